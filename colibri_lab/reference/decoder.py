@@ -1,0 +1,241 @@
+"""The whole decoder: embeddings, layers, logits, generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..capacity import Capacity
+from ..config import ModelConfig
+from ..errors import InputError
+from .attention import KVCache, attention
+from .layer import MoEOutput, moe_layer
+from .norm import rms_norm
+from .sampling import check_sampling, choose_token
+from .trace import DECODE, PREFILL, RoutingTrace, TraceRecorder
+from .weights import Array, DecoderWeights
+
+MoEFunction = Callable[[int, Array], Array]
+
+
+@dataclass(frozen=True)
+class DecoderOutput:
+    """What a forward pass gives.
+
+    logits : [B, S, V] float64.   cache : pass it on to go on from here.
+    With trace=True: trace, the routing; moe_inputs, L arrays [B*S, H] float64, the hidden states
+    that each MoE layer was given (after its norm); moe_outputs, what each layer did.
+    """
+
+    logits: NDArray[np.float64]
+    cache: KVCache
+    trace: RoutingTrace | None = None
+    moe_inputs: tuple[Array, ...] = ()
+    moe_outputs: tuple[MoEOutput, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """token_ids : the new tokens, without the prompt.   trace : prompt and new tokens' routing."""
+
+    token_ids: list[int]
+    trace: RoutingTrace | None = None
+
+
+@dataclass
+class _Pass:
+    """One forward pass in the making: what the layers share."""
+
+    cache: KVCache
+    top_k: int
+    capacity: Capacity
+    moe: MoEFunction | None
+    recorder: TraceRecorder | None
+    start: int
+    batch_size: int
+    inputs: list[Array]
+    outputs: list[MoEOutput]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A model that is ready to run; sums are in float64.
+
+    tokenizer : has encode(text) and decode(ids), or None.
+    expert_bytes : [L] bytes of an expert as the checkpoint stores it.
+    fingerprint : identifies the weights; it is what runs are compared by.
+    """
+
+    config: ModelConfig
+    weights: DecoderWeights
+    tokenizer: Any = None
+    expert_bytes: tuple[int, ...] = ()
+    fingerprint: str = ""
+    path: str = ""
+
+    def forward(
+        self,
+        token_ids: Any,
+        *,
+        cache: KVCache | None = None,
+        trace: bool = False,
+        top_k: int | None = None,
+        capacity: Capacity | None = None,
+        moe: MoEFunction | None = None,
+        recorder: TraceRecorder | None = None,
+    ) -> DecoderOutput:
+        """Logits of every position.
+
+        token_ids : [B, S] or [S] int.   cache : from an earlier output; its positions come first.
+        top_k, capacity : in place of the model's own.
+        moe : moe(layer, hidden_states [T, H]) -> [T, H] in place of the reference's MoE layer.
+        recorder : add to this trace (implies trace).
+        """
+        ids = self.check_token_ids(token_ids)
+        cache = KVCache() if cache is None else cache
+        if trace and recorder is None:
+            recorder = self.recorder()
+        state = _Pass(
+            cache=cache,
+            top_k=self.config.moe.top_k if top_k is None else top_k,
+            capacity=capacity or Capacity.none(),
+            moe=moe,
+            recorder=recorder,
+            start=self._check_room(cache, ids.shape[1]),
+            batch_size=ids.shape[0],
+            inputs=[],
+            outputs=[],
+        )
+        x = self.weights.embedding[ids].astype(np.float64)
+        for index in range(self.config.num_layers):
+            x = self._layer(index, x, state)
+        x = rms_norm(x, self.weights.final_norm, self.config.rms_norm_eps)
+        logits = x @ self.weights.lm_head.astype(np.float64, copy=False).T
+        record = None if recorder is None else recorder.trace()
+        return DecoderOutput(logits, cache, record, tuple(state.inputs), tuple(state.outputs))
+
+    def _layer(self, index: int, x: Array, state: _Pass) -> Array:
+        layer, eps = self.weights.layers[index], self.config.rms_norm_eps
+        normed = rms_norm(x, layer.input_norm, eps)
+        x = x + attention(normed, layer.attention, self.config, state.cache, index)
+        normed = rms_norm(x, layer.post_attention_norm, eps)
+        flat = normed.reshape(-1, normed.shape[-1])
+        return np.asarray(x + self._moe(index, flat, state).reshape(x.shape))
+
+    def _moe(self, index: int, hidden_states: Array, state: _Pass) -> Array:
+        if state.recorder is not None:
+            state.inputs.append(hidden_states)
+        if state.moe is not None:
+            return state.moe(index, hidden_states)
+        moe = self.config.moe
+        output = moe_layer(
+            hidden_states,
+            self.weights.layers[index].moe,
+            state.top_k,
+            state.capacity,
+            order=moe.order,
+            renormalize=moe.renormalize,
+        )
+        if state.recorder is not None:
+            state.outputs.append(output)
+            state.recorder.add(
+                index,
+                output.assigned.topk_ids,
+                output.assigned.topk_weights,
+                batch_size=state.batch_size,
+                start=state.start,
+                phase=DECODE if state.start else PREFILL,
+            )
+        return output.hidden_states
+
+    def generate(
+        self,
+        token_ids: Sequence[int],
+        max_new_tokens: int,
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        top_k: int | None = None,
+        capacity: Capacity | None = None,
+        moe: MoEFunction | None = None,
+        trace: bool = False,
+        on_token: Callable[[int], None] | None = None,
+    ) -> Generation:
+        """New tokens after a prompt, greedy at temperature 0, else sampled with the seed.
+
+        token_ids : the prompt, at least one id.   top_k : experts a token, not sampling.
+        Stops after max_new_tokens, at the end-of-text token (left out), or when the model's
+        positions are used up.
+        """
+        check_sampling(temperature, top_p)
+        if max_new_tokens < 0:
+            raise InputError(
+                "max_new_tokens is negative", expected="0 or more", found=max_new_tokens
+            )
+        ids = self.check_token_ids(token_ids)
+        if len(ids) != 1:
+            raise InputError("generate takes one prompt", expected="[S] ids", found=list(ids.shape))
+        generator = np.random.default_rng(seed)
+        recorder = self.recorder() if trace else None
+        cache, new = KVCache(), []
+        room = self.config.max_seq_len - ids.shape[1]
+        for _ in range(min(max_new_tokens, room)):
+            output = self.forward(
+                ids, cache=cache, top_k=top_k, capacity=capacity, moe=moe, recorder=recorder
+            )
+            token = choose_token(output.logits[0, -1], temperature, top_p, generator)
+            if token in self.config.eos_token_ids:
+                break
+            new.append(token)
+            if on_token is not None:
+                on_token(token)
+            ids = np.array([[token]])
+        return Generation(new, None if recorder is None else recorder.trace())
+
+    def recorder(self) -> TraceRecorder:
+        """An empty trace of this model's shape."""
+        config = self.config
+        sizes = self.expert_bytes or (0,) * config.num_layers
+        return TraceRecorder(
+            config.num_layers, config.moe.num_experts, sizes, self.path, "colibri_lab reference"
+        )
+
+    def check_token_ids(self, token_ids: Any) -> NDArray[np.int64]:
+        """token_ids as [B, S] int64; InputError for an empty prompt or an id out of range."""
+        ids = np.asarray(token_ids)
+        if ids.size == 0:
+            raise InputError(
+                "the prompt is empty", expected="one token or more", hint="give some text"
+            )
+        if ids.ndim not in (1, 2) or not np.issubdtype(ids.dtype, np.integer):
+            raise InputError(
+                "token_ids must be whole numbers",
+                expected="[S] or [B, S] of integers",
+                found=f"{list(ids.shape)} of {ids.dtype}",
+            )
+        outside = ids[(ids < 0) | (ids >= self.config.vocab_size)]
+        if outside.size:
+            raise InputError(
+                "a token id is outside the vocabulary",
+                expected=f"0 to {self.config.vocab_size - 1}",
+                found=int(outside[0]),
+                hint="encode the text with this model's own tokenizer",
+            )
+        return np.atleast_2d(ids).astype(np.int64)
+
+    def _check_room(self, cache: KVCache, new: int) -> int:
+        """The first new position; InputError where the sequence would be too long."""
+        total = cache.length + new
+        if total > self.config.max_seq_len:
+            raise InputError(
+                "the sequence is longer than the model's positions",
+                expected=f"at most {self.config.max_seq_len} tokens",
+                found=total,
+                hint="shorten the prompt or split it",
+            )
+        return cache.length
