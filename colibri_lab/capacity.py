@@ -80,7 +80,9 @@ class Capacity:
         if self.kind == "none":
             return "none"
         if self.kind == "soft":
-            return f"soft:{self.factor:g}" + (f":{self.overflow:g}" if self.overflow != 0.25 else "")
+            return f"soft:{self.factor:g}" + (
+                f":{self.overflow:g}" if self.overflow != 0.25 else ""
+            )
         return f"hard:{self.factor:g}" + (":weight" if self.order == "weight" else "")
 
 
@@ -154,8 +156,10 @@ def _places_in_queue(
 ) -> NDArray[np.int64]:
     """[T, K]: how many assignments stand before this one at the same expert."""
     ids = topk_ids.ravel()
-    precedence = np.arange(ids.size) if order == "first" else np.argsort(
-        -topk_weights.ravel(), kind="stable"
+    precedence = (
+        np.arange(ids.size)
+        if order == "first"
+        else np.argsort(-topk_weights.ravel(), kind="stable")
     )
     by_expert = precedence[np.argsort(ids[precedence], kind="stable")]
     counts = np.bincount(ids) if ids.size else np.zeros(0, np.int64)

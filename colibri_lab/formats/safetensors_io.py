@@ -22,7 +22,11 @@ from ..errors import FormatError, ModelError
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
-DTYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.dtype("bfloat16")}
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("float32"),
+    "F16": np.dtype("float16"),
+    "BF16": np.dtype("bfloat16"),
+}
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -88,7 +92,7 @@ class CheckpointFiles:
                 expected="F32, F16 or BF16",
                 found=code,
             )
-        return np.dtype(DTYPES[code])
+        return DTYPES[code]
 
     def num_bytes(self, name: str) -> int:
         """Bytes that the tensor takes in its file."""

@@ -62,12 +62,12 @@ class Checkpoint:
     def read_expert(self, layer: int, expert: int, dtype: DTypeLike = np.float32) -> ExpertWeights:
         """One expert's weights, copied from the mapped file."""
         moe = self.config.moe
-        wide, tall = (moe.intermediate_size, moe.hidden_size), (moe.hidden_size, moe.intermediate_size)
+        wide = (moe.intermediate_size, moe.hidden_size)
         gate, up, down = self.family.expert(layer, expert)
         return ExpertWeights(
             gate=self._read(gate, wide, dtype),
             up=self._read(up, wide, dtype),
-            down=self._read(down, tall, dtype),
+            down=self._read(down, wide[::-1], dtype),
         )
 
     def expert_bytes(self, layer: int) -> int:
@@ -196,7 +196,7 @@ def _read_config(path: Path) -> tuple[Family, ModelConfig]:
             "there is no checkpoint here",
             path=path,
             expected="a folder with config.json",
-            found="a folder without it" if path.is_dir() else "a file" if path.exists() else "nothing",
+            found="a folder without it" if path.is_dir() else _what(path),
         )
     try:
         contents = json.loads(file.read_text(encoding="utf-8"))
@@ -210,6 +210,10 @@ def _read_config(path: Path) -> tuple[Family, ModelConfig]:
         ) from error
     except ModelError as error:
         raise located(file, error) from error
+
+
+def _what(path: Path) -> str:
+    return "a file" if path.exists() else "nothing"
 
 
 def _family(architectures: Sequence[str] | None, file: Path) -> Family:

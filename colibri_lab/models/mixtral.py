@@ -11,7 +11,9 @@ def read_config(config: ConfigFile) -> ModelConfig:
     """config.json of a MixtralForCausalLM -> ModelConfig."""
     activation = field(config, "hidden_act", str, "silu")
     if activation != "silu":
-        raise ModelError("config.json: this activation is not known", expected="silu", found=activation)
+        raise ModelError(
+            "config.json: this activation is not known", expected="silu", found=activation
+        )
     hidden_size = field(config, "hidden_size", int)
     num_heads = field(config, "num_attention_heads", int)
     window = config.get("sliding_window")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +86,7 @@ def attention(
 
 def _attend(queries: Array, keys: Array, values: Array, mask: NDArray[np.bool_]) -> Array:
     """[B, num_heads, S, head_dim]; each key-value head serves a group of query heads."""
-    batch, num_heads, length, head_dim = queries.shape
+    batch, _, length, head_dim = queries.shape
     grouped = queries.reshape(batch, keys.shape[1], -1, length, head_dim)
     scores = grouped @ keys[:, :, None].swapaxes(-1, -2) / np.sqrt(head_dim)
     probabilities = softmax(np.where(mask, scores, -np.inf))
@@ -102,5 +101,3 @@ def _heads(x: Array, weight: Array, num_heads: int) -> Array:
 
 def _project(x: Array, weight: Array) -> Array:
     return np.asarray(x @ weight.astype(np.float64, copy=False).T, dtype=np.float64)
-
-

@@ -20,10 +20,11 @@ def entropy_bits(counts: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
 
 
 def max_over_mean(load: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
-    """The busiest expert's tokens over the mean; 1 is perfect balance, E the worst; nan if empty."""
+    """The busiest expert's tokens over the mean: 1 is balance, E the worst; nan where empty."""
     load = np.asarray(load, np.float64)
     mean = load.mean(axis=axis)
-    return np.divide(load.max(axis=axis), mean, out=np.full_like(mean, np.nan), where=mean > 0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(load.max(axis=axis) / mean)
 
 
 def balancedness(load: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:

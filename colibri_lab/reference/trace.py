@@ -116,7 +116,7 @@ class TraceRecorder:
 
     def trace(self) -> RoutingTrace:
         """Everything recorded so far."""
-        columns = {
+        columns: dict[str, Any] = {
             name: np.concatenate([np.asarray(part[name], dtype) for part in self._parts])
             if self._parts
             else np.zeros(0, dtype)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ShapeError
@@ -32,7 +31,9 @@ class ExpertWeights:
         for name, shape in wanted.items():
             found = getattr(self, name).shape
             if found != shape:
-                raise ShapeError(f"expert weight {name} has a wrong shape", expected=shape, found=found)
+                raise ShapeError(
+                    f"expert weight {name} has a wrong shape", expected=shape, found=found
+                )
 
     @property
     def num_bytes(self) -> int:
