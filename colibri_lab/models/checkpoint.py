@@ -202,7 +202,7 @@ def _read_config(path: Path) -> tuple[Family, ModelConfig]:
         contents = json.loads(file.read_text(encoding="utf-8"))
         family = _family(contents.get("architectures"), file)
         return family, family.read_config(contents)
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         if isinstance(error, ColibriError):
             raise located(file, error) from error
         raise ModelError(
