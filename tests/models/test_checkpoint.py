@@ -284,7 +284,7 @@ def tensor_not_in_its_shard(folder):
 def test_bad_shards(tmp_path, spoil, words):
     write_sharded(tmp_path)
     spoil(tmp_path)
-    with pytest.raises(FormatError, match="expected|hint|to do") as caught:
+    with pytest.raises(FormatError) as caught:
         load_model(tmp_path)
     assert words in str(caught.value)
 
