@@ -1,0 +1,64 @@
+# Everything is installed into .venv; uv itself lives in .uv.  `make help` lists the targets.
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+OUT ?= out
+
+UV := .uv/bin/uv
+BIN := .venv/bin
+READY := .venv/.ready
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+EXTRAS := --extra lab --group test $(if $(wildcard tests/browser),--group browser)
+# Without this, uv would fetch an interpreter of its own where the machine's is unsuitable.
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup report test check lab lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## install everything into .venv
+
+report: $(READY)  ## a quick sweep of the sample model, and its report in out/report.html
+	$(BIN)/colibri-lab sweep --preset quick --model data/tiny-moe --out $(OUT)/run
+	$(BIN)/colibri-lab report $(OUT)/run -o $(OUT)/report.html
+
+check: $(READY)  ## style, types, import layers, notebooks without outputs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(if $(NOTEBOOKS),$(BIN)/nbstripout --verify $(NOTEBOOKS))
+
+test: check  ## the checks, then the tests (PYTEST_ARGS="-k engine" for some of them)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lab: $(READY)  ## JupyterLab in notebooks/
+	$(BIN)/colibri-lab lab
+
+lock: $(UV)  ## resolve the dependencies anew (UPGRADE=1: to the newest releases)
+	$(UV) lock $(if $(UPGRADE),--upgrade)
+	$(UV) export --quiet --frozen --extra lab --group test --no-emit-project -o requirements.lock
+
+clean:  ## remove the environment and whatever the tools and commands wrote
+	rm -rf .venv .uv $(OUT) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache \
+	  .import_linter_cache
+	find colibri_lab tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): $(UV) uv.lock pyproject.toml
+	$(UV) sync --frozen --python .uv/bin/python $(EXTRAS)
+	@touch $@
+
+$(UV): Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "colibri_lab needs Python 3.11 or later, and '$(PYTHON)' is not:" \
+	    "$$($(PYTHON) --version 2>&1). Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make environments: its venv module is missing." \
+	    "On Debian or Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv --clear .uv
+	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
