@@ -10,6 +10,10 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 EXTRAS := --extra lab --group test $(if $(wildcard tests/browser),--group browser)
 # Without this, uv would fetch an interpreter of its own where the machine's is unsuitable.
 export UV_PYTHON_DOWNLOADS := never
+# A network may have certificates of its own, known to the system and not to uv.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+export UV_SYSTEM_CERTS := 1
+endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,6 +23,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## install everything into .venv
+	@echo "ready: .venv ($$($(BIN)/python --version))"
 
 report: $(READY)  ## a quick sweep of the sample model, and its report in out/report.html
 	$(BIN)/colibri-lab sweep --preset quick --model data/tiny-moe --out $(OUT)/run
