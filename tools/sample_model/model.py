@@ -238,3 +238,23 @@ def published_state(model: LanguageModel) -> dict[str, Tensor]:
             for expert, down in enumerate(value):
                 state[f"{block}.experts.{expert}.w2.weight"] = down.contiguous()
     return state
+
+
+def read_published_state(model: LanguageModel, state: dict[str, Tensor]) -> None:
+    """Load weights given under the published Mixtral names; the inverse of `published_state`."""
+    experts = range(model.config.num_local_experts)
+    fused = {}
+    for name in model.state_dict():
+        block = f"model.{name.partition('.moe.')[0]}.block_sparse_moe"
+        if name.endswith(".moe.gate_up"):
+            pairs = [
+                [state[f"{block}.experts.{e}.{w}.weight"] for w in ("w1", "w3")] for e in experts
+            ]
+            fused[name] = torch.stack([torch.cat(pair) for pair in pairs])
+        elif name.endswith(".moe.down"):
+            fused[name] = torch.stack([state[f"{block}.experts.{e}.w2.weight"] for e in experts])
+        elif name.endswith(".moe.gate.weight"):
+            fused[name] = state[f"{block}.gate.weight"]
+        else:
+            fused[name] = state[f"model.{name}"]
+    model.load_state_dict({name: weight.float() for name, weight in fused.items()})

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from model import Config, LanguageModel, balance_loss
+from text import SEQUENCE, domains, load_tokens
 from torch import Tensor
 
 SEED = 1
-SEQUENCE = 256
 SEQUENCES_A_DOMAIN = 2
 PEAK_RATE, FINAL_SHARE, WARM_UP = 3e-3, 0.05, 100
 WEIGHT_DECAY, CLIP, BETAS = 0.1, 1.0, (0.9, 0.95)
@@ -98,7 +98,7 @@ def train(work: Path, steps: int, until: int, resume: bool) -> None:
     """Run the steps, reporting and saving as we go."""
     folder = work / "checkpoints"
     folder.mkdir(exist_ok=True)
-    tokens = [np.load(path) for path in sorted((work / "tokens").glob("*.train.npy"))]
+    tokens = [load_tokens(work, domain, "train") for domain in domains(work)]
     torch.manual_seed(SEED)
     model = LanguageModel(Config())
     optimizer = make_optimizer(model)
@@ -130,13 +130,14 @@ def main() -> None:
     """Parse the arguments and train."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("build/sample-model"))
-    parser.add_argument("--steps", type=int, default=7300, help="length of the schedule")
+    parser.add_argument("--steps", type=int, default=6500, help="length of the schedule")
     parser.add_argument("--until", type=int, help="stop early, to try things out")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads such memory
     train(options.work, options.steps, options.until or options.steps, options.resume)
 
 
