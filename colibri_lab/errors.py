@@ -98,6 +98,10 @@ class RunError(ColibriError):
     """A run folder cannot be read, resumed or written."""
 
 
+class Interrupted(ColibriError):
+    """The user stopped long work with Ctrl-C; what was finished is kept (exit status 130)."""
+
+
 class CheckFailed(ColibriError):
     """A result differs from the reference by more than its tolerance."""
 
