@@ -1,0 +1,1 @@
+"""Measuring this machine: time, bandwidth, arithmetic, counters, and what it all ran on."""
