@@ -118,34 +118,35 @@ def expert_capacity(factor: float, num_tokens: int, top_k: int, num_experts: int
 def apply_capacity(
     topk_ids: NDArray[np.int32],
     topk_weights: NDArray[Any],
-    router_logits: NDArray[Any],
+    choice_scores: NDArray[Any],
     capacity: Capacity,
 ) -> CapacityResult:
     """Drop or move the assignments that do not fit.
 
-    topk_ids : [T, K] int32.   topk_weights : [T, K].   router_logits : [T, E].
+    topk_ids : [T, K] int32.   topk_weights : [T, K].
+    choice_scores : [T, E], what experts are ranked by (router_logits, as a rule); -inf: not allowed.
 
     A dropped assignment has weight 0 and the token's other weights stay as they are (the residual
     stream carries the token, as in Switch Transformers, arXiv:2101.03961, section 2.2). A moved
     assignment keeps the weight of the place it had.
     """
-    if topk_ids.shape != topk_weights.shape or len(topk_ids) != len(router_logits):
+    if topk_ids.shape != topk_weights.shape or len(topk_ids) != len(choice_scores):
         raise ShapeError(
             "routing arrays do not belong together",
-            expected="topk_ids [T,K], topk_weights [T,K], router_logits [T,E]",
-            found=f"{topk_ids.shape}, {topk_weights.shape}, {router_logits.shape}",
+            expected="topk_ids [T,K], topk_weights [T,K], choice_scores [T,E]",
+            found=f"{topk_ids.shape}, {topk_weights.shape}, {choice_scores.shape}",
         )
     num_tokens, top_k = topk_ids.shape
     none = np.zeros(topk_ids.shape, bool)
     if capacity.kind == "none":
         return CapacityResult(topk_ids, topk_weights, none, none.copy())
-    num_experts = router_logits.shape[1]
+    num_experts = choice_scores.shape[1]
     places = expert_capacity(capacity.factor, num_tokens, top_k, num_experts)
     limit = math.floor(round(places * (1 + capacity.overflow), 9))
     kept = _places_in_queue(topk_ids, topk_weights, capacity.order) < limit
     ids = np.where(kept, topk_ids, DROPPED).astype(np.int32)
     if capacity.kind == "soft":
-        _move_to_next_best(ids, topk_ids, router_logits, limit)
+        _move_to_next_best(ids, topk_ids, choice_scores, limit)
     dropped = ids == DROPPED
     moved = ~kept & ~dropped
     return CapacityResult(ids, np.where(dropped, 0, topk_weights), dropped, moved)
@@ -172,15 +173,17 @@ def _places_in_queue(
 def _move_to_next_best(
     ids: NDArray[np.int32],
     chosen: NDArray[np.int32],
-    router_logits: NDArray[Any],
+    choice_scores: NDArray[Any],
     limit: int,
 ) -> None:
     """Give each dropped assignment, in token order, the best expert left that has room."""
-    load = np.bincount(ids[ids >= 0], minlength=router_logits.shape[1])
-    ranking = np.argsort(-router_logits, axis=1, kind="stable")
+    load = np.bincount(ids[ids >= 0], minlength=choice_scores.shape[1])
+    ranking = np.argsort(-choice_scores, axis=1, kind="stable")
     for token, slot in np.argwhere(ids == DROPPED):
         taken = {*chosen[token], *ids[token]}
         for expert in ranking[token]:
+            if choice_scores[token, expert] == -np.inf:
+                break
             if load[expert] < limit and expert not in taken:
                 ids[token, slot] = expert
                 load[expert] += 1

@@ -98,23 +98,28 @@ class CheckpointFiles:
         """Bytes that the tensor takes in its file."""
         return int(np.prod(self.shape(name), dtype=np.int64)) * self.dtype(name).itemsize
 
-    def read(self, name: str, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Array:
-        """A tensor, copied out of the mapping.
-
-        shape : what it must be; FormatError names the tensor where it is not.
-        dtype : what to return, None: as stored.
-        """
-        if shape is not None and self.shape(name) != shape:
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """FormatError where the tensor is missing, or its shape or dtype is not what it must be."""
+        found = self.shape(name)
+        if found != shape:
             raise FormatError(
                 f"tensor {name} has a wrong shape",
                 path=self.path / self._shard_of[name],
                 expected=list(shape),
-                found=list(self.shape(name)),
+                found=list(found),
                 hint="config.json and the weights do not belong together",
             )
         self.dtype(name)
-        tensor: Array = self._open[self._shard_of[name]].get_tensor(name)
-        return tensor if dtype is None else tensor.astype(dtype, copy=False)
+
+    def read(self, name: str, shape: tuple[int, ...], index: int | None = None) -> Array:
+        """A tensor, or its part [index] alone, copied out of the mapping.
+
+        shape : what the whole tensor must be; FormatError names it where it is not.
+        """
+        self.check(name, shape)
+        whole = self._slice(name)
+        part: Array = whole[:] if index is None else whole[index]
+        return part
 
     def _slice(self, name: str) -> Any:
         if name not in self._shard_of:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,38 +14,46 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..config import ModelConfig
-from ..errors import ColibriError, FormatError, ModelError
-from ..formats.safetensors_io import Array, CheckpointFiles
+from ..errors import ColibriError, ModelError
+from ..formats.safetensors_io import CheckpointFiles
 from ..reference.decoder import Decoder
-from ..reference.weights import (
-    AttentionWeights,
-    DecoderWeights,
-    ExpertWeights,
-    LayerWeights,
-    MoELayerWeights,
-)
-from .family import Family, located
+from ..reference.weights import DecoderWeights, ExpertWeights, LayerWeights, MoELayerWeights
+from .config_file import ConfigFile, located
+from .deepseek import DEEPSEEK_V1, DEEPSEEK_V2, DEEPSEEK_V3
+from .family import Family, RouterWeights, mlp
+from .gpt_oss import GPT_OSS
+from .lazy import LazySequence
 from .mixtral import MIXTRAL
+from .olmoe import OLMOE
+from .qwen import QWEN2_MOE, QWEN3_MOE
+from .reader import CheckingReader, TensorReader, ValueReader
 from .tokenizer import load_tokenizer
 
-FAMILIES = {family.architecture: family for family in (MIXTRAL,)}
+FAMILIES = {
+    family.architecture: family
+    for family in (
+        MIXTRAL, QWEN2_MOE, QWEN3_MOE, DEEPSEEK_V1, DEEPSEEK_V2, DEEPSEEK_V3, OLMOE, GPT_OSS,
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """An open checkpoint; weights are read when they are asked for.
 
-    Raises FormatError or ModelError, naming the tensor, for whatever does not fit config.json.
+    Layers are counted among the MoE layers. Raises FormatError or ModelError, naming the tensor,
+    for whatever does not fit config.json.
     """
 
     path: Path
     config: ModelConfig
+    file: ConfigFile
     family: Family
     files: CheckpointFiles
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies configuration and weights together."""
+        """Identifies the weights."""
         return self.files.fingerprint()
 
     @cached_property
@@ -53,85 +61,87 @@ class Checkpoint:
         """The checkpoint's tokenizer, or None where it has none."""
         return load_tokenizer(self.path)
 
-    def router(self, layer: int, dtype: DTypeLike = np.float32) -> Array:
-        """[H, E], contiguous."""
-        moe = self.config.moe
-        stored = self._read(self.family.router(layer), (moe.num_experts, moe.hidden_size), dtype)
-        return np.ascontiguousarray(stored.T)
+    def router(self, layer: int, dtype: DTypeLike = np.float32) -> RouterWeights:
+        """weight [E, H], bias and correction [E] or None."""
+        decoder_layer = self.config.moe_layers[layer]
+        return self.family.router(self._values(dtype), self.file, self.config, decoder_layer)
 
     def read_expert(self, layer: int, expert: int, dtype: DTypeLike = np.float32) -> ExpertWeights:
         """One expert's weights, copied from the mapped file."""
-        moe = self.config.moe
-        wide = (moe.intermediate_size, moe.hidden_size)
-        gate, up, down = self.family.expert(layer, expert)
-        return ExpertWeights(
-            gate=self._read(gate, wide, dtype),
-            up=self._read(up, wide, dtype),
-            down=self._read(down, wide[::-1], dtype),
-        )
+        decoder_layer = self.config.moe_layers[layer]
+        reader = self._values(dtype)
+        return self.family.expert(reader, self.file, self.config, decoder_layer, expert)
 
     def expert_bytes(self, layer: int) -> int:
         """Bytes that an expert of this layer takes in the files."""
-        return sum(self.files.num_bytes(name) for name in self.family.expert(layer, 0))
+        reader = CheckingReader(self.files)
+        self.family.expert(reader, self.file, self.config, self.config.moe_layers[layer], 0)
+        return sum(reader.num_bytes.values())
 
-    def weights(self, dtype: DTypeLike = np.float64) -> DecoderWeights:
-        """All weights in memory."""
-        config, names = self.config, self.family.model
+    def weights(self, dtype: DTypeLike = np.float64, resident: bool = True) -> DecoderWeights:
+        """The weights; resident: all in memory, else a layer and an expert read at each use."""
+        return self._weights(self._values(dtype), resident)
+
+    def moe_layer(self, layer: int, dtype: DTypeLike = np.float32) -> MoELayerWeights:
+        """The weights of an MoE layer, its experts read at each use."""
+        return self._moe(self._values(dtype), self.config.moe_layers[layer], resident=False)
+
+    def check(self) -> None:
+        """FormatError where a tensor is missing or of a wrong shape or dtype; reads no values."""
+        self._weights(CheckingReader(self.files), resident=True)
+
+    def _values(self, dtype: DTypeLike) -> ValueReader:
+        return ValueReader(self.files, dtype)
+
+    def _weights(self, reader: TensorReader, resident: bool) -> DecoderWeights:
+        config = self.config
         table = (config.vocab_size, config.hidden_size)
-        embedding = self._read(names["embedding"], table, dtype)
-        tied = config.tie_embeddings
+        embedding = reader.read("model.embed_tokens.weight", table)
+        layers: Sequence[LayerWeights] = LazySequence(
+            config.num_layers, lambda index: self._layer(reader, index, resident)
+        )
         return DecoderWeights(
             embedding=embedding,
-            layers=[self._layer(index, dtype) for index in range(config.num_layers)],
-            final_norm=self._read(names["final_norm"], (config.hidden_size,), dtype),
-            lm_head=embedding if tied else self._read(names["lm_head"], table, dtype),
+            layers=list(layers) if resident else layers,
+            final_norm=reader.read("model.norm.weight", (config.hidden_size,)),
+            lm_head=embedding if config.tie_embeddings else reader.read("lm_head.weight", table),
         )
 
-    def _layer(self, index: int, dtype: DTypeLike) -> LayerWeights:
-        config, names = self.config, self.family.layer(index)
-        hidden = config.hidden_size
-        inner = config.num_heads * config.head_dim
-        key_value = config.num_kv_heads * config.head_dim
-        experts = [
-            self.read_expert(index, expert, dtype) for expert in range(config.moe.num_experts)
-        ]
+    def _layer(self, reader: TensorReader, index: int, resident: bool) -> LayerWeights:
+        config, prefix = self.config, f"model.layers.{index}"
+        norm = (config.hidden_size,)
+        has_experts = index in config.moe_layers
         return LayerWeights(
-            input_norm=self._read(names["input_norm"], (hidden,), dtype),
-            attention=AttentionWeights(
-                q=self._read(names["q"], (inner, hidden), dtype),
-                k=self._read(names["k"], (key_value, hidden), dtype),
-                v=self._read(names["v"], (key_value, hidden), dtype),
-                o=self._read(names["o"], (hidden, inner), dtype),
-            ),
-            post_attention_norm=self._read(names["post_attention_norm"], (hidden,), dtype),
-            moe=MoELayerWeights(router=self.router(index, dtype), experts=experts),
+            input_norm=reader.read(f"{prefix}.input_layernorm.weight", norm),
+            attention=self.family.attention(reader, self.file, config, index),
+            post_attention_norm=reader.read(f"{prefix}.post_attention_layernorm.weight", norm),
+            moe=self._moe(reader, index, resident) if has_experts else None,
+            dense=None if has_experts else self._dense(reader, index),
         )
 
-    def _read(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        tensor = self.files.read(name, shape)
-        # isfinite does not know bfloat16; widening to float32 is exact.
-        wide = tensor.astype(np.float32) if tensor.dtype.itemsize < 4 else tensor
-        if not np.isfinite(wide).all():
-            bad = int(np.count_nonzero(~np.isfinite(wide)))
-            raise FormatError(
-                f"tensor {name} has values that are not finite",
-                path=self.path,
-                expected="finite weights",
-                found=f"{bad} NaN or infinity of {wide.size}",
-                hint="colibri-lab inspect --verify lists every such tensor",
-            )
-        return wide.astype(dtype, copy=False)
+    def _moe(self, reader: TensorReader, index: int, resident: bool) -> MoELayerWeights:
+        config, family = self.config, self.family
+        weight, bias, correction = family.router(reader, self.file, config, index)
+        experts: Sequence[ExpertWeights] = LazySequence(
+            config.moe.num_experts,
+            lambda expert: family.expert(reader, self.file, config, index, expert),
+        )
+        return MoELayerWeights(
+            router=np.ascontiguousarray(weight.T),
+            experts=list(experts) if resident else experts,
+            router_bias=bias,
+            correction=correction,
+            shared=family.shared(reader, self.file, config, index),
+        )
 
-    def expected_tensors(self) -> Iterator[str]:
-        """The names of every tensor that the configuration asks for."""
-        for part, name in self.family.model.items():
-            if part != "lm_head" or not self.config.tie_embeddings:
-                yield name
-        for layer in range(self.config.num_layers):
-            yield from self.family.layer(layer).values()
-            yield self.family.router(layer)
-            for expert in range(self.config.moe.num_experts):
-                yield from self.family.expert(layer, expert)
+    def _dense(self, reader: TensorReader, index: int) -> ExpertWeights:
+        config = self.config
+        if config.dense_intermediate_size is None:
+            raise ModelError(
+                'config.json: "intermediate_size" is missing, and a layer is dense', found=index
+            )
+        prefix = f"model.layers.{index}.mlp"
+        return mlp(reader, prefix, config.hidden_size, config.dense_intermediate_size)
 
     def close(self) -> None:
         """Unmap the weights."""
@@ -152,36 +162,47 @@ class Checkpoint:
 def open_checkpoint(path: str | Path) -> Checkpoint:
     """Open a checkpoint folder and hold its files against its config.json.
 
-    Raises ModelError where the architecture is not known, or a tensor is missing.
+    Raises ModelError where the architecture is not known, FormatError where a tensor is missing or
+    has a wrong shape.
     """
     path = Path(path)
-    family, config = _read_config(path)
-    checkpoint = Checkpoint(path, config, family, CheckpointFiles(path))
+    family, config, file = _read_config(path)
+    checkpoint = Checkpoint(path, config, file, family, CheckpointFiles(path))
     try:
-        for name in checkpoint.expected_tensors():
-            checkpoint.files.dtype(name)
+        checkpoint.check()
+    except ModelError as error:
+        checkpoint.close()
+        raise located(error.path or path / "config.json", error) from error
     except BaseException:
         checkpoint.close()
         raise
     return checkpoint
 
 
-def load_model(path: str | Path, dtype: DTypeLike = np.float64) -> Decoder:
-    """Read a checkpoint folder into memory, ready to run.
+def load_model(
+    path: str | Path, dtype: DTypeLike = np.float64, *, resident: bool = True
+) -> Decoder:
+    """Read a checkpoint folder, ready to run.
 
     dtype : how weights are held; sums are in float64 whatever it is.
+    resident : all weights in memory; False: each layer and expert is read when it is used, for
+        models that are larger than the memory.
     Raises ModelError or FormatError, naming file and tensor.
     """
-    with open_checkpoint(path) as checkpoint:
-        layers = range(checkpoint.config.num_layers)
+    checkpoint = open_checkpoint(path)
+    try:
+        layers = range(checkpoint.config.num_moe_layers)
         return Decoder(
             config=checkpoint.config,
-            weights=checkpoint.weights(dtype),
+            weights=checkpoint.weights(dtype, resident),
             tokenizer=checkpoint.tokenizer,
             expert_bytes=tuple(checkpoint.expert_bytes(layer) for layer in layers),
             fingerprint=checkpoint.fingerprint,
             path=str(path),
         )
+    finally:
+        if resident:
+            checkpoint.close()
 
 
 def load_config(path: str | Path) -> ModelConfig:
@@ -189,7 +210,7 @@ def load_config(path: str | Path) -> ModelConfig:
     return _read_config(Path(path))[1]
 
 
-def _read_config(path: Path) -> tuple[Family, ModelConfig]:
+def _read_config(path: Path) -> tuple[Family, ModelConfig, ConfigFile]:
     file = path / "config.json"
     if not file.is_file():
         raise ModelError(
@@ -201,7 +222,7 @@ def _read_config(path: Path) -> tuple[Family, ModelConfig]:
     try:
         contents = json.loads(file.read_text(encoding="utf-8"))
         family = _family(contents.get("architectures"), file)
-        return family, family.read_config(contents)
+        return family, family.read_config(contents), contents
     except (ValueError, AttributeError, TypeError) as error:
         if isinstance(error, ColibriError):
             raise located(file, error) from error

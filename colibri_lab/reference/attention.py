@@ -1,56 +1,155 @@
-"""Grouped-query attention with rotary positions and a key-value cache."""
+"""Self-attention: grouped-query, and DeepSeek's latent form, with a key-value cache."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import ModelConfig
+from .kv_cache import KVCache
+from .norm import rms_norm
+from .rope import Rope
 from .router import softmax
-from .weights import Array, AttentionWeights
+from .weights import Array
 
 
-@dataclass
-class KVCache:
-    """Keys and values of the positions seen so far, a layer.
+@dataclass(frozen=True)
+class Linear:
+    """x -> weight x + bias.   weight : [out, in].   bias : [out] or None."""
 
-    keys, values : per layer, [B, num_kv_heads, S, head_dim] float64.
+    weight: Array
+    bias: Array | None = None
+
+    def __call__(self, x: Array) -> Array:
+        product = x @ self.weight.astype(np.float64, copy=False).T
+        return np.asarray(product if self.bias is None else product + self.bias)
+
+
+@dataclass(frozen=True)
+class GroupedQueryAttention:
+    """Causal attention in which a key-value head serves a group of query heads.
+
+    q : to num_heads * head_dim;  k, v : to num_kv_heads * head_dim;  o : back to H.
+    q_norm, k_norm : [head_dim], of each head (Qwen3), or of the whole width (OLMoE), or None.
+    sinks : [num_heads], logits that take a share of the softmax and give nothing (gpt-oss).
+    clip : queries, keys and values are cut at +-clip (OLMoE).
+    sliding_window : tokens looked back on, the token itself included.
+    Source: GQA, arXiv:2305.13245.
     """
 
-    keys: dict[int, Array] = field(default_factory=dict)
-    values: dict[int, Array] = field(default_factory=dict)
+    q: Linear
+    k: Linear
+    v: Linear
+    o: Linear
+    num_heads: int
+    num_kv_heads: int
+    rope: Rope
+    norm_eps: float = 1e-6
+    q_norm: Array | None = None
+    k_norm: Array | None = None
+    sinks: Array | None = None
+    clip: float | None = None
+    sliding_window: int | None = None
 
-    @property
-    def length(self) -> int:
-        """Positions held."""
-        return 0 if not self.keys else int(next(iter(self.keys.values())).shape[2])
+    def __call__(self, x: Array, cache: KVCache, layer: int) -> Array:
+        """x : [B, S, H] float64, normalised.   Returns [B, S, H] float64."""
+        start = cache.layer_length(layer)
+        queries = self.rope.apply(self._heads(self.q(x), self.num_heads, self.q_norm), start)
+        keys = self.rope.apply(self._heads(self.k(x), self.num_kv_heads, self.k_norm), start)
+        values = self._heads(self.v(x), self.num_kv_heads, None)
+        keys, values = cache.append(layer, keys, values)
+        mask = attention_mask(x.shape[1], keys.shape[2], self.sliding_window)
+        scale = queries.shape[-1] ** -0.5
+        return self.o(_joined(attend(queries, keys, values, mask, scale, self.sinks)))
 
-    def append(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Add new positions to a layer and return all of them."""
-        if layer in self.keys:
-            keys = np.concatenate([self.keys[layer], keys], axis=2)
-            values = np.concatenate([self.values[layer], values], axis=2)
-        self.keys[layer], self.values[layer] = keys, values
-        return keys, values
+    def _heads(self, x: Array, num_heads: int, norm: Array | None) -> Array:
+        """[B, S, out] -> [B, num_heads, S, head_dim]."""
+        head_dim = x.shape[-1] // num_heads
+        wide = norm is not None and len(norm) != head_dim
+        if norm is not None and wide:
+            x = rms_norm(x, norm, self.norm_eps)
+        if self.clip is not None:
+            x = np.clip(x, -self.clip, self.clip)
+        x = split_heads(x, num_heads)
+        return x if norm is None or wide else rms_norm(x, norm, self.norm_eps)
 
 
-def rope_tables(
-    positions: NDArray[np.int64], head_dim: int, theta: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """cos and sin, [S, head_dim], halves repeated.   Source: RoFormer, arXiv:2104.09864."""
-    frequencies = theta ** -(np.arange(0, head_dim, 2) / head_dim)
-    angles = np.outer(positions, frequencies)
-    angles = np.concatenate([angles, angles], axis=1)
-    return np.cos(angles), np.sin(angles)
+@dataclass(frozen=True)
+class LatentAttention:
+    """DeepSeek's attention over compressed keys and values.
+
+    q_down, q_norm, q_up : the query through a low rank; q_down and q_norm None: q_up alone.
+    kv_down : to kv_rank + rope_dim;  kv_norm : [kv_rank];
+    kv_up : to num_heads * (nope_dim + value_dim);  o : back to H.
+    nope_dim, rope_dim : parts of a head without and with positions.
+    scale : what scores are multiplied by.
+    Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    """
+
+    q_down: Linear | None
+    q_norm: Array | None
+    q_up: Linear
+    kv_down: Linear
+    kv_norm: Array
+    kv_up: Linear
+    o: Linear
+    num_heads: int
+    nope_dim: int
+    rope_dim: int
+    rope: Rope
+    scale: float
+    norm_eps: float = 1e-6
+
+    def __call__(self, x: Array, cache: KVCache, layer: int) -> Array:
+        """x : [B, S, H] float64, normalised.   Returns [B, S, H] float64."""
+        start = cache.layer_length(layer)
+        queries = self._queries(x, start)
+        keys, values = cache.append(layer, *self._keys_and_values(x, start))
+        mask = attention_mask(x.shape[1], keys.shape[2], None)
+        return self.o(_joined(attend(queries, keys, values, mask, self.scale)))
+
+    def _queries(self, x: Array, start: int) -> Array:
+        if self.q_down is not None and self.q_norm is not None:
+            x = rms_norm(self.q_down(x), self.q_norm, self.norm_eps)
+        queries = split_heads(self.q_up(x), self.num_heads)
+        nope, turning = np.split(queries, [self.nope_dim], axis=-1)
+        return np.concatenate([nope, self.rope.apply(turning, start)], axis=-1)
+
+    def _keys_and_values(self, x: Array, start: int) -> tuple[Array, Array]:
+        latent, turning = np.split(self.kv_down(x), [len(self.kv_norm)], axis=-1)
+        expanded = self.kv_up(rms_norm(latent, self.kv_norm, self.norm_eps))
+        nope, values = np.split(split_heads(expanded, self.num_heads), [self.nope_dim], axis=-1)
+        turned = self.rope.apply(turning[:, None], start)  # one key part, shared by all heads
+        shared = np.broadcast_to(turned, (*nope.shape[:-1], self.rope_dim))
+        return np.concatenate([nope, shared], axis=-1), values
 
 
-def apply_rope(x: Array, cos: Array, sin: Array) -> Array:
-    """Turn x [..., S, head_dim]; pairs are (i, i + head_dim/2), as in Llama's checkpoints."""
-    half = x.shape[-1] // 2
-    turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    return np.asarray(x * cos + turned * sin)
+def attend(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    mask: NDArray[np.bool_],
+    scale: float,
+    sinks: Array | None = None,
+) -> Array:
+    """softmax(q k^T * scale) v, a key-value head for each group of query heads.
+
+    queries : [B, num_heads, S, D].   keys : [B, num_kv_heads, N, D].   values : [.., N, D'].
+    mask : [S, N], True where a query may look.   Returns [B, num_heads, S, D'].
+    """
+    batch, num_heads, length, head_dim = queries.shape
+    grouped = queries.reshape(batch, keys.shape[1], -1, length, head_dim)
+    scores = grouped @ keys[:, :, None].swapaxes(-1, -2) * scale
+    scores = np.where(mask, scores, -np.inf)
+    if sinks is None:
+        probabilities = softmax(scores)
+    else:
+        extra = np.asarray(sinks, np.float64).reshape(1, keys.shape[1], -1, 1, 1)
+        extra = np.broadcast_to(extra, (*scores.shape[:-1], 1))
+        probabilities = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
+    mixed = probabilities @ values[:, :, None]
+    return np.asarray(mixed).reshape(batch, num_heads, length, -1)
 
 
 def attention_mask(
@@ -65,39 +164,11 @@ def attention_mask(
     return allowed
 
 
-def attention(
-    x: Array, weights: AttentionWeights, config: ModelConfig, cache: KVCache, layer: int
-) -> Array:
-    """Causal self-attention over the new positions and those in the cache.
-
-    x : [B, S, H] float64, already normalised.   Returns [B, S, H] float64.
-    Source: GQA, arXiv:2305.13245.
-    """
-    start = 0 if layer not in cache.keys else cache.keys[layer].shape[2]
-    positions = np.arange(start, start + x.shape[1])
-    cos, sin = rope_tables(positions, config.head_dim, config.rope_theta)
-    queries = apply_rope(_heads(x, weights.q, config.num_heads), cos, sin)
-    new_keys = apply_rope(_heads(x, weights.k, config.num_kv_heads), cos, sin)
-    keys, values = cache.append(layer, new_keys, _heads(x, weights.v, config.num_kv_heads))
-    mask = attention_mask(x.shape[1], keys.shape[2], config.sliding_window)
-    mixed = _attend(queries, keys, values, mask)
-    return _project(mixed.swapaxes(1, 2).reshape(*x.shape[:2], -1), weights.o)
+def split_heads(x: Array, num_heads: int) -> Array:
+    """[B, S, num_heads * D] -> [B, num_heads, S, D]."""
+    return x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
 
 
-def _attend(queries: Array, keys: Array, values: Array, mask: NDArray[np.bool_]) -> Array:
-    """[B, num_heads, S, head_dim]; each key-value head serves a group of query heads."""
-    batch, _, length, head_dim = queries.shape
-    grouped = queries.reshape(batch, keys.shape[1], -1, length, head_dim)
-    scores = grouped @ keys[:, :, None].swapaxes(-1, -2) / np.sqrt(head_dim)
-    probabilities = softmax(np.where(mask, scores, -np.inf))
-    return np.asarray(probabilities @ values[:, :, None]).reshape(queries.shape)
-
-
-def _heads(x: Array, weight: Array, num_heads: int) -> Array:
-    """Project and split: [B, num_heads, S, head_dim]."""
-    projected = _project(x, weight)
-    return projected.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
-
-
-def _project(x: Array, weight: Array) -> Array:
-    return np.asarray(x @ weight.astype(np.float64, copy=False).T, dtype=np.float64)
+def _joined(x: Array) -> Array:
+    """[B, num_heads, S, D] -> [B, S, num_heads * D]."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)

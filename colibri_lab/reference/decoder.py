@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from ..capacity import Capacity
 from ..config import ModelConfig
-from ..errors import InputError
-from .attention import KVCache, attention
+from ..errors import InputError, ShapeError
+from .experts import run_shared, swiglu
+from .kv_cache import KVCache
 from .layer import MoEOutput, moe_layer
 from .norm import rms_norm
 from .sampling import check_sampling, choose_token
 from .trace import DECODE, PREFILL, RoutingTrace, TraceRecorder
-from .weights import Array, DecoderWeights
+from .weights import Array, DecoderWeights, LayerWeights, MoELayerWeights
 
 MoEFunction = Callable[[int, Array], Array]
 
@@ -27,8 +28,8 @@ class DecoderOutput:
     """What a forward pass gives.
 
     logits : [B, S, V] float64.   cache : pass it on to go on from here.
-    With trace=True: trace, the routing; moe_inputs, L arrays [B*S, H] float64, the hidden states
-    that each MoE layer was given (after its norm); moe_outputs, what each layer did.
+    With trace=True: trace, the routing; moe_inputs, an array [B*S, H] float64 for each MoE layer,
+    the hidden states it was given (after its norm); moe_outputs, what each of them did.
     """
 
     logits: NDArray[np.float64]
@@ -66,7 +67,7 @@ class Decoder:
     """A model that is ready to run; sums are in float64.
 
     tokenizer : has encode(text) and decode(ids), or None.
-    expert_bytes : [L] bytes of an expert as the checkpoint stores it.
+    expert_bytes : bytes of an expert as the checkpoint stores it, one for each MoE layer.
     fingerprint : identifies the weights; it is what runs are compared by.
     """
 
@@ -92,7 +93,8 @@ class Decoder:
 
         token_ids : [B, S] or [S] int.   cache : from an earlier output; its positions come first.
         top_k, capacity : in place of the model's own.
-        moe : moe(layer, hidden_states [T, H]) -> [T, H] in place of the reference's MoE layer.
+        moe : moe(layer, hidden_states [T, H]) -> [T, H] in place of the reference's routed experts;
+            layer counts MoE layers alone.
         recorder : add to this trace (implies trace).
         """
         ids = self.check_token_ids(token_ids)
@@ -121,24 +123,33 @@ class Decoder:
     def _layer(self, index: int, x: Array, state: _Pass) -> Array:
         layer, eps = self.weights.layers[index], self.config.rms_norm_eps
         normed = rms_norm(x, layer.input_norm, eps)
-        x = x + attention(normed, layer.attention, self.config, state.cache, index)
+        x = x + layer.attention(normed, state.cache, index)
         normed = rms_norm(x, layer.post_attention_norm, eps)
         flat = normed.reshape(-1, normed.shape[-1])
-        return np.asarray(x + self._moe(index, flat, state).reshape(x.shape))
+        return np.asarray(x + self._feed_forward(index, layer, flat, state).reshape(x.shape))
 
-    def _moe(self, index: int, hidden_states: Array, state: _Pass) -> Array:
+    def _feed_forward(
+        self, index: int, layer: LayerWeights, hidden_states: Array, state: _Pass
+    ) -> Array:
+        if layer.moe is None:
+            if layer.dense is None:
+                raise ShapeError(
+                    "a layer has neither experts nor a dense feed-forward", found=index
+                )
+            return swiglu(hidden_states, layer.dense)
+        routed = self._moe(self.config.moe_layers.index(index), layer.moe, hidden_states, state)
+        shared = layer.moe.shared
+        return routed if shared is None else routed + run_shared(hidden_states, shared)
+
+    def _moe(
+        self, index: int, weights: MoELayerWeights, hidden_states: Array, state: _Pass
+    ) -> Array:
         if state.recorder is not None:
             state.inputs.append(hidden_states)
         if state.moe is not None:
             return state.moe(index, hidden_states)
-        moe = self.config.moe
         output = moe_layer(
-            hidden_states,
-            self.weights.layers[index].moe,
-            state.top_k,
-            state.capacity,
-            order=moe.order,
-            renormalize=moe.renormalize,
+            hidden_states, weights, state.top_k, state.capacity, self.config.moe.rule
         )
         if state.recorder is not None:
             state.outputs.append(output)
@@ -200,9 +211,10 @@ class Decoder:
     def recorder(self) -> TraceRecorder:
         """An empty trace of this model's shape."""
         config = self.config
-        sizes = self.expert_bytes or (0,) * config.num_layers
+        layers = config.num_moe_layers
+        sizes = self.expert_bytes or (0,) * layers
         return TraceRecorder(
-            config.num_layers, config.moe.num_experts, sizes, self.path, "colibri_lab reference"
+            layers, config.moe.num_experts, sizes, self.path, "colibri_lab reference"
         )
 
     def check_token_ids(self, token_ids: Any) -> NDArray[np.int64]:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..capacity import Capacity, CapacityResult, apply_capacity
-from ..config import RouterOrder
+from ..config import RoutingRule
 from .aggregate import aggregate
 from .dispatch import dispatch
 from .experts import run_experts
-from .router import Routing, route
+from .router import DEFAULT_RULE, Routing, route
 from .weights import Array, MoELayerWeights
 
 
@@ -36,18 +36,23 @@ def moe_layer(
     weights: MoELayerWeights,
     top_k: int = 2,
     capacity: Capacity | None = None,
-    *,
-    order: RouterOrder = "softmax_topk",
-    renormalize: bool = True,
+    rule: RoutingRule = DEFAULT_RULE,
 ) -> MoEOutput:
-    """The MoE feed-forward layer, without norm and residual.
+    """The routed part of an MoE feed-forward layer, without norm, residual and shared expert.
 
     hidden_states : [T, H] float.
     Source: Mixtral of Experts, arXiv:2401.04088, section 2.1.
     """
-    routing = route(hidden_states, weights.router, top_k, order=order, renormalize=renormalize)
+    routing = route(
+        hidden_states,
+        weights.router,
+        top_k,
+        rule,
+        bias=weights.router_bias,
+        correction=weights.correction,
+    )
     assigned = apply_capacity(
-        routing.topk_ids, routing.topk_weights, routing.router_logits, capacity or Capacity.none()
+        routing.topk_ids, routing.topk_weights, routing.choice_scores, capacity or Capacity.none()
     )
     plan = dispatch(assigned.topk_ids, weights.num_experts)
     outputs = run_experts(hidden_states, weights, plan)
