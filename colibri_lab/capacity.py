@@ -124,7 +124,7 @@ def apply_capacity(
     """Drop or move the assignments that do not fit.
 
     topk_ids : [T, K] int32.   topk_weights : [T, K].
-    choice_scores : [T, E], what experts are ranked by (router_logits, as a rule); -inf: not allowed.
+    choice_scores : [T, E], what experts are ranked by, as a rule router_logits; -inf: not allowed.
 
     A dropped assignment has weight 0 and the token's other weights stay as they are (the residual
     stream carries the token, as in Switch Transformers, arXiv:2101.03961, section 2.2). A moved

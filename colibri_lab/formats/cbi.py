@@ -54,13 +54,13 @@ class CbiFile:
         dtype = np.dtype("i1" if header.dtype_code == INT8 else "<f4")
         start = self.address(layer, expert)
         step = header.expert_bytes // 3
-        matrices = [
+        gate, up, down = (
             self._file.view(start + part * step, shape, dtype)
             for part, shape in enumerate((wide, wide, wide[::-1]))
-        ]
+        )
         if header.dtype_code == INT8:
-            return QuantizedExpert(*matrices, self._scales(layer, expert))
-        return ExpertWeights(*matrices)
+            return QuantizedExpert(gate, up, down, self._scales(layer, expert))
+        return ExpertWeights(gate, up, down)
 
     def expert(self, layer: int, expert: int) -> ExpertWeights:
         """An expert as float32: views where it is stored so, else de-quantised copies."""

@@ -25,7 +25,7 @@ VERSION = 0x0100
 HEADER = struct.Struct("<4s7H")
 HEADER_BYTES = 64
 SHORT_HEADER_BYTES = 60  # what the published field list adds up to, against its own "64 bytes"
-DTYPES = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
+DTYPES: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2")}
 CODES = {"float32": 0, "float16": 1}
 FIELDS = ("num_layers", "num_experts", "top_k", "hidden_size", "intermediate_size")
 
@@ -193,7 +193,7 @@ def _read_header(file: MappedFile) -> ColibriHeader:
         _require(file, 10, "top_k", f"at most num_experts = {sizes[1]}", sizes[2])
     if dtype_code not in DTYPES:
         _require(file, 16, "dtype", "0 (float32) or 1 (float16)", dtype_code)
-    return ColibriHeader(*sizes, dtype_code)
+    return ColibriHeader(**dict(zip(FIELDS, sizes, strict=True)), dtype_code=dtype_code)
 
 
 def _header_bytes(file: MappedFile, header: ColibriHeader) -> int:

@@ -59,4 +59,5 @@ def dequantize_expert(expert: QuantizedExpert) -> ExpertWeights:
     rows = [len(matrix) for matrix in matrices]
     counts = [1, 1, 1] if len(expert.scales) == 3 else rows
     scales = np.split(expert.scales, np.cumsum(counts)[:-1])
-    return ExpertWeights(*map(dequantize_matrix, matrices, scales))
+    gate, up, down = map(dequantize_matrix, matrices, scales)
+    return ExpertWeights(gate, up, down)

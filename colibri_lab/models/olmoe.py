@@ -1,4 +1,4 @@
-"""OLMoE: norms over the whole of q and k, clipping, no renormalising.   Source: arXiv:2409.02060."""
+"""OLMoE: norms over all of q and of k, clipping, no renormalising.   Source: arXiv:2409.02060."""
 
 from __future__ import annotations
 
