@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,17 +22,17 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise InputError("the output is a folder", expected="a file name", found=str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    draft = Path(name)
     try:
         with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files for their owner alone; weights are for whoever may read the folder.
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        draft.chmod(0o666 & ~_umask())
+        draft.replace(path)
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+        draft.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
 
