@@ -51,13 +51,18 @@ class ColibriHeader:
         return self.intermediate_size * self.hidden_size * self.dtype.itemsize
 
     @property
+    def expert_bytes(self) -> int:
+        """Bytes of an expert's three matrices, which lie apart."""
+        return 3 * self.matrix_bytes
+
+    @property
     def router_bytes(self) -> int:
         return self.hidden_size * self.num_experts * self.dtype.itemsize
 
     @property
     def payload_bytes(self) -> int:
         """Bytes after the header."""
-        experts = self.num_layers * self.num_experts * 3 * self.matrix_bytes
+        experts = self.num_layers * self.num_experts * self.expert_bytes
         return experts + self.num_layers * self.router_bytes
 
     def matrix_offset(self, part: int, layer: int, expert: int) -> int:

@@ -72,11 +72,23 @@ class Checkpoint:
         reader = self._values(dtype)
         return self.family.expert(reader, self.file, self.config, decoder_layer, expert)
 
+    def expert_shape(self, layer: int, expert: int) -> ExpertWeights:
+        """An expert with the right shapes and no values: what config.json says of it."""
+        return self._check_expert(layer, expert)[0]
+
     def expert_bytes(self, layer: int) -> int:
         """Bytes that an expert of this layer takes in the files."""
-        reader = CheckingReader(self.files)
-        self.family.expert(reader, self.file, self.config, self.config.moe_layers[layer], 0)
-        return sum(reader.num_bytes.values())
+        return sum(self._check_expert(layer, 0)[1].num_bytes.values())
+
+    def expert_bias_names(self) -> list[str]:
+        """The tensors that hold the first expert's biases; none in most families."""
+        expert, reader = self._check_expert(0, 0)
+        return [name for name in reader.num_bytes if "bias" in name] if expert.bias else []
+
+    def _check_expert(self, layer: int, expert: int) -> tuple[ExpertWeights, CheckingReader]:
+        reader, decoder_layer = CheckingReader(self.files), self.config.moe_layers[layer]
+        shape = self.family.expert(reader, self.file, self.config, decoder_layer, expert)
+        return shape, reader
 
     def weights(self, dtype: DTypeLike = np.float64, resident: bool = True) -> DecoderWeights:
         """The weights; resident: all in memory, else a layer and an expert read at each use."""
