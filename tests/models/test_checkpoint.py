@@ -40,8 +40,8 @@ def test_every_stored_dtype_is_read_exactly(tmp_path, dtype):
     with open_checkpoint(tmp_path) as checkpoint:
         expert = checkpoint.read_expert(0, 3)
         assert np.array_equal(expert.gate, tensors[W1].astype(np.float32))
-        assert np.array_equal(checkpoint.router(1), tensors[GATE].astype(np.float32).T)
-        assert checkpoint.router(1).flags.c_contiguous
+        assert np.array_equal(checkpoint.router(1).weight, tensors[GATE].astype(np.float32))
+        assert checkpoint.moe_layer(1).router.flags.c_contiguous
         assert checkpoint.expert_bytes(0) == 3 * 16 * 24 * np.dtype(dtype).itemsize
 
 
@@ -75,10 +75,12 @@ def test_config_spellings(folder):
     change_config(
         folder, rope_theta=..., rope_parameters={"rope_type": "default", "rope_theta": 5e4}
     )
-    assert load_config(folder).rope_theta == 5e4
+    second = load_model(folder).weights.layers[0].attention.rope.inv_freq[1]
+    assert second == pytest.approx(5e4**-0.5)
     change_config(folder, eos_token_id=[1, 2], sliding_window=8, head_dim=None)
     config = load_config(folder)
-    assert (config.eos_token_ids, config.sliding_window, config.head_dim) == ((1, 2), 8, 4)
+    assert (config.eos_token_ids, config.sliding_windows) == ((1, 2), (8, 8))
+    assert config.head_dim == 4
 
 
 def missing_folder(folder):
@@ -185,8 +187,16 @@ def no_heads_for_the_groups(folder):
     change_config(folder, num_key_value_heads=3)
 
 
-def scaled_rope(folder):
-    change_config(folder, rope_scaling={"rope_type": "yarn", "factor": 4.0})
+def unknown_rope(folder):
+    change_config(folder, rope_scaling={"rope_type": "longrope", "factor": 4.0})
+
+
+def yarn_without_a_factor(folder):
+    change_config(folder, rope_scaling={"rope_type": "yarn", "factor": "four"})
+
+
+def a_part_of_the_head_turns(folder):
+    change_config(folder, partial_rotary_factor=0.5)
 
 
 def rope_of_a_wrong_type(folder):
@@ -227,7 +237,9 @@ BAD = {
     negative_layers: "num_layers must be positive",
     zero_heads: "num_heads must be positive",
     no_heads_for_the_groups: "multiple of num_kv_heads",
-    scaled_rope: "yarn",
+    unknown_rope: "longrope",
+    yarn_without_a_factor: "factor",
+    a_part_of_the_head_turns: "partial_rotary_factor",
     rope_of_a_wrong_type: "config.json",
     other_activation: "gelu",
     corrupt_tokenizer: "tokenizer cannot be read",
@@ -310,4 +322,5 @@ def test_config_is_what_the_file_says(folder):
     config = load_config(folder)
     assert config.hidden_size == CONFIG["hidden_size"]
     assert config.moe.num_experts == CONFIG["num_local_experts"]
-    assert config.sliding_window is None
+    assert config.sliding_windows == (None, None)
+    assert config.moe_layers == (0, 1)
