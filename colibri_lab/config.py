@@ -88,11 +88,11 @@ class MoEConfig:
 class ModelConfig:
     """A decoder-only MoE language model, as its ``config.json`` describes it.
 
-    moe_layers : which of the num_layers decoder layers have experts; None: all. An MoE layer's
+    moe_layers : which of the num_layers decoder layers have experts; empty: all. An MoE layer's
         own index, in traces and caches, is its place in this list.
     dense_intermediate_size : of the layers without experts.
-    sliding_windows : a layer, how many tokens attention looks back on, itself included; None in
-        place of a number: all. None in place of the list: all, in every layer.
+    sliding_windows : for each layer, how many tokens attention looks back on, itself included;
+        None: all. Empty: all, in every layer.
     max_seq_len : positions that the model was made for.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..config import ModelConfig, MoEConfig
@@ -59,12 +59,35 @@ def token_ids(file: ConfigFile, name: str) -> tuple[int, ...]:
     return tuple(values)
 
 
+def sliding_windows(
+    file: ConfigFile, window: int | None, slides: Callable[[int], bool]
+) -> tuple[int | None, ...]:
+    """A layer's window, or None where it looks at everything.
+
+    slides : whether a layer has the window, where config.json has no "layer_types".
+    """
+    layers = range(field(file, "num_hidden_layers", int))
+    kinds = field(file, "layer_types", list, []) or [
+        "sliding_attention" if slides(layer) else "full_attention" for layer in layers
+    ]
+    known = {"full_attention": None, "sliding_attention": window}
+    if len(kinds) != len(layers) or set(kinds) - set(known):
+        raise ModelError(
+            'config.json: "layer_types" cannot be used',
+            expected=f"{' or '.join(known)} for each of {len(layers)} layers",
+            found=kinds,
+        )
+    return tuple(known[kind] for kind in kinds)
+
+
 def model_config(file: ConfigFile, moe: MoEConfig, **changes: Any) -> ModelConfig:
     """The fields that every family names alike.
 
     changes : fields of ModelConfig in place of those read here.
     """
     require(file, "hidden_act", "silu")
+    if changes.get("moe_layers") == () and field(file, "num_hidden_layers", int) > 0:
+        raise ModelError("config.json: no layer has experts", expected="one or more")
     num_heads = field(file, "num_attention_heads", int)
     fields: dict[str, Any] = {
         "model_type": field(file, "model_type", str, "unknown"),
@@ -101,8 +124,7 @@ def rope(file: ConfigFile, head_dim: int, interleaved: bool = False) -> Rope:
     """The rotary embedding that config.json describes: plain, or stretched by YaRN."""
     values = rope_parameters(file)
     kind, theta = values["rope_type"], values["rope_theta"]
-    if field(values, "partial_rotary_factor", float, 1.0) != 1.0:
-        require(values, "partial_rotary_factor", 1.0)
+    require({**file, **values}, "partial_rotary_factor", 1.0)
     if kind == "default":
         return plain_rope(head_dim, theta, interleaved)
     if kind != "yarn":
@@ -113,7 +135,9 @@ def rope(file: ConfigFile, head_dim: int, interleaved: bool = False) -> Rope:
         )
     stretch = YarnStretch(
         factor=field(values, "factor", float),
-        original_length=field(values, "original_max_position_embeddings", int),
+        original_length=field(
+            values, "original_max_position_embeddings", int, file.get("max_position_embeddings")
+        ),
         beta_fast=field(values, "beta_fast", float, 32.0),
         beta_slow=field(values, "beta_slow", float, 1.0),
         truncate=field(values, "truncate", bool, True),

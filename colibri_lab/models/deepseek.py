@@ -7,6 +7,8 @@ V3 (arXiv:2412.19437): sigmoid scores, a correction bias for the choice, the bes
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..config import ModelConfig, MoEConfig, RoutingRule
 from ..reference.attention import LatentAttention, Linear
 from ..reference.rope import yarn_magnitude
@@ -24,7 +26,7 @@ from .family import (
 from .reader import TensorReader
 
 
-def _config(file: ConfigFile, rule: RoutingRule, head_dim: int | None = None) -> ModelConfig:
+def _config(file: ConfigFile, rule: RoutingRule, **changes: Any) -> ModelConfig:
     moe = MoEConfig(
         hidden_size=field(file, "hidden_size", int),
         intermediate_size=field(file, "moe_intermediate_size", int),
@@ -32,10 +34,8 @@ def _config(file: ConfigFile, rule: RoutingRule, head_dim: int | None = None) ->
         top_k=field(file, "num_experts_per_tok", int),
         rule=rule,
     )
-    config = model_config(file, moe, moe_layers=_moe_layers(file))
-    if head_dim is None:
-        return config
-    return model_config(file, moe, moe_layers=_moe_layers(file), head_dim=head_dim)
+    require(file, "mlp_bias", False)
+    return model_config(file, moe, moe_layers=_moe_layers(file), **changes)
 
 
 def _moe_layers(file: ConfigFile) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def read_v2(file: ConfigFile) -> ModelConfig:
         top_groups=field(file, "topk_group", int) if grouped else 1,
         scaling=field(file, "routed_scaling_factor", float, 1.0),
     )
-    return _config(file, rule, _head_dim(file))
+    return _config(file, rule, head_dim=_head_dim(file))
 
 
 def read_v3(file: ConfigFile) -> ModelConfig:
@@ -75,7 +75,7 @@ def read_v3(file: ConfigFile) -> ModelConfig:
         group_score="best_two",
         scaling=field(file, "routed_scaling_factor", float, 2.5),
     )
-    return _config(file, rule, _head_dim(file))
+    return _config(file, rule, head_dim=_head_dim(file))
 
 
 def _head_dim(file: ConfigFile) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..config import ModelConfig, MoEConfig, RoutingRule
 from ..reference.weights import Attention, SharedExpert
-from .config_file import ConfigFile, field, model_config, rope
+from .config_file import ConfigFile, field, model_config, rope, sliding_windows
 from .family import Family, grouped_query, mlp, plain_router, routed_expert
 from .reader import TensorReader
 
@@ -36,16 +36,14 @@ def _moe_layers(file: ConfigFile) -> tuple[int, ...]:
 
 
 def read_qwen2(file: ConfigFile) -> ModelConfig:
-    layers = range(field(file, "num_hidden_layers", int))
     window = field(file, "sliding_window", int, 4096)
     used = field(file, "use_sliding_window", bool, False)
     upper = field(file, "max_window_layers", int, 28)
-    kinds = file.get("layer_types") or [
-        "sliding_attention" if used and layer % 2 == 0 and layer < upper else "full_attention"
-        for layer in layers
-    ]
-    windows = tuple(window if kind == "sliding_attention" else None for kind in kinds)
-    return _config(file, sliding_windows=windows)
+
+    def slides(layer: int) -> bool:
+        return used and layer % 2 == 0 and layer < upper
+
+    return _config(file, sliding_windows=sliding_windows(file, window, slides))
 
 
 def read_qwen3(file: ConfigFile) -> ModelConfig:

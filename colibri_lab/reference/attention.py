@@ -33,7 +33,7 @@ class GroupedQueryAttention:
     q : to num_heads * head_dim;  k, v : to num_kv_heads * head_dim;  o : back to H.
     q_norm, k_norm : [head_dim], of each head (Qwen3), or of the whole width (OLMoE), or None.
     sinks : [num_heads], logits that take a share of the softmax and give nothing (gpt-oss).
-    clip : queries, keys and values are cut at +-clip (OLMoE).
+    clip : queries, keys and values are cut at +-clip, after their norms (OLMoE).
     sliding_window : tokens looked back on, the token itself included.
     Source: GQA, arXiv:2305.13245.
     """
@@ -69,10 +69,10 @@ class GroupedQueryAttention:
         wide = norm is not None and len(norm) != head_dim
         if norm is not None and wide:
             x = rms_norm(x, norm, self.norm_eps)
-        if self.clip is not None:
-            x = np.clip(x, -self.clip, self.clip)
         x = split_heads(x, num_heads)
-        return x if norm is None or wide else rms_norm(x, norm, self.norm_eps)
+        if norm is not None and not wide:
+            x = rms_norm(x, norm, self.norm_eps)
+        return x if self.clip is None else np.clip(x, -self.clip, self.clip)
 
 
 @dataclass(frozen=True)
