@@ -27,6 +27,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("float16"),
     "BF16": np.dtype("bfloat16"),
 }
+BYTES: dict[str, np.dtype[Any]] = {"U8": np.dtype("uint8")}
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -82,23 +83,29 @@ class CheckpointFiles:
         """A tensor's shape, read from the header alone."""
         return tuple(self._slice(name).get_shape())
 
-    def dtype(self, name: str) -> np.dtype[Any]:
-        """A tensor's dtype; FormatError where it is none that holds weights here."""
+    def dtype(self, name: str, allowed: dict[str, np.dtype[Any]] = DTYPES) -> np.dtype[Any]:
+        """A tensor's dtype; FormatError where it is none of those that are allowed.
+
+        allowed : `DTYPES`, what weights may have, or `BYTES`, for packed weights.
+        """
         code = self._slice(name).get_dtype()
-        if code not in DTYPES:
+        if code not in allowed:
             raise FormatError(
-                f"tensor {name} has a dtype that weights cannot have",
+                f"tensor {name} has a dtype that it cannot have",
                 path=self.path / self._shard_of[name],
-                expected="F32, F16 or BF16",
+                expected=" or ".join(allowed),
                 found=code,
             )
-        return DTYPES[code]
+        return allowed[code]
 
     def num_bytes(self, name: str) -> int:
         """Bytes that the tensor takes in its file."""
-        return int(np.prod(self.shape(name), dtype=np.int64)) * self.dtype(name).itemsize
+        dtype = self.dtype(name, DTYPES | BYTES)
+        return int(np.prod(self.shape(name), dtype=np.int64)) * dtype.itemsize
 
-    def check(self, name: str, shape: tuple[int, ...]) -> None:
+    def check(
+        self, name: str, shape: tuple[int, ...], allowed: dict[str, np.dtype[Any]] = DTYPES
+    ) -> None:
         """FormatError where the tensor is missing, or its shape or dtype is not what it must be."""
         found = self.shape(name)
         if found != shape:
@@ -109,14 +116,20 @@ class CheckpointFiles:
                 found=list(found),
                 hint="config.json and the weights do not belong together",
             )
-        self.dtype(name)
+        self.dtype(name, allowed)
 
-    def read(self, name: str, shape: tuple[int, ...], index: int | None = None) -> Array:
+    def read(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        index: int | None = None,
+        allowed: dict[str, np.dtype[Any]] = DTYPES,
+    ) -> Array:
         """A tensor, or its part [index] alone, copied out of the mapping.
 
-        shape : what the whole tensor must be; FormatError names it where it is not.
+        shape, allowed : what the whole tensor must be; FormatError names it where it is not.
         """
-        self.check(name, shape)
+        self.check(name, shape, allowed)
         whole = self._slice(name)
         part: Array = whole[:] if index is None else whole[index]
         return part
