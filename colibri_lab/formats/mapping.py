@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,20 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = path.open("rb")
+            self._handle = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise FormatError(
                 "the file cannot be opened", path=path, found=error.strerror
             ) from error
-        self.size = os.fstat(self._file.fileno()).st_size
+        self._close_handle = weakref.finalize(self, os.close, self._handle)
+        self.size = os.fstat(self._handle).st_size
         if self.size == 0:
-            self._file.close()
+            self._close_handle()
             raise FormatError("the file is empty", path=path, expected="a header", found="0 bytes")
         try:
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            self._file.close()
+            self._close_handle()
             raise FormatError("the file cannot be mapped", path=path, found=str(error)) from error
 
     def bytes(self, offset: int, count: int) -> bytes:
@@ -53,7 +55,7 @@ class MappedFile:
         return np.frombuffer(self._map, kind, count, offset).reshape(shape)
 
     def _check(self, offset: int, count: int) -> None:
-        size = os.fstat(self._file.fileno()).st_size
+        size = os.fstat(self._handle).st_size
         if size < self.size:
             raise FormatError(
                 "the file has shrunk since it was opened",
@@ -76,4 +78,4 @@ class MappedFile:
         # An array that still looks into the mapping forbids unmapping; it goes with the last one.
         with suppress(BufferError):
             self._map.close()
-        self._file.close()
+        self._close_handle()

@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike
 from ..config import ModelConfig
 from ..errors import ColibriError, ModelError
 from ..formats.safetensors_io import CheckpointFiles
-from ..reference.decoder import Decoder
 from ..reference.weights import DecoderWeights, ExpertWeights, LayerWeights, MoELayerWeights
 from .config_file import ConfigFile, located
 from .deepseek import DEEPSEEK_V1, DEEPSEEK_V2, DEEPSEEK_V3
@@ -189,32 +188,6 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
         checkpoint.close()
         raise
     return checkpoint
-
-
-def load_model(
-    path: str | Path, dtype: DTypeLike = np.float64, *, resident: bool = True
-) -> Decoder:
-    """Read a checkpoint folder, ready to run.
-
-    dtype : how weights are held; sums are in float64 whatever it is.
-    resident : all weights in memory; False: each layer and expert is read when it is used, for
-        models that are larger than the memory.
-    Raises ModelError or FormatError, naming file and tensor.
-    """
-    checkpoint = open_checkpoint(path)
-    try:
-        layers = range(checkpoint.config.num_moe_layers)
-        return Decoder(
-            config=checkpoint.config,
-            weights=checkpoint.weights(dtype, resident),
-            tokenizer=checkpoint.tokenizer,
-            expert_bytes=tuple(checkpoint.expert_bytes(layer) for layer in layers),
-            fingerprint=checkpoint.fingerprint,
-            path=str(path),
-        )
-    finally:
-        if resident:
-            checkpoint.close()
 
 
 def load_config(path: str | Path) -> ModelConfig:
