@@ -47,7 +47,10 @@ def _moe_layers(file: ConfigFile) -> tuple[int, ...]:
 
 def read_v1(file: ConfigFile) -> ModelConfig:
     require(file, "scoring_func", "softmax")
-    return _config(file, RoutingRule(renormalize=field(file, "norm_topk_prob", bool, False)))
+    renormalize = field(file, "norm_topk_prob", bool, False)
+    # The published code leaves a single weight as it is.
+    single = field(file, "num_experts_per_tok", int) == 1
+    return _config(file, RoutingRule(renormalize=renormalize and not single))
 
 
 def read_v2(file: ConfigFile) -> ModelConfig:

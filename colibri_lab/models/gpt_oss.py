@@ -28,7 +28,7 @@ def read_config(file: ConfigFile) -> ModelConfig:
         top_k=field(file, "num_experts_per_tok", int, file.get("experts_per_token")),
         rule=RoutingRule(order="topk_softmax"),
     )
-    window = optional(file, "sliding_window", int)
+    window = optional({"sliding_window": 128, **file}, "sliding_window", int)
     return model_config(
         file,
         moe,
