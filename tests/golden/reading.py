@@ -123,7 +123,7 @@ def _run(model: Decoder, token_ids: Array, steps: Sequence[int]) -> tuple[Array,
         assert output.trace is not None
         inputs = np.stack(output.moe_inputs).reshape(-1, *ids.shape, model.config.hidden_size)
         # The rows of a trace are layer by layer, each over requests, positions and slots in turn.
-        shape = (model.config.num_layers, *ids.shape, output.trace.top_k)
+        shape = (model.config.num_moe_layers, *ids.shape, output.trace.top_k)
         expert, weight = (
             getattr(output.trace, column).reshape(shape) for column in ("expert", "weight")
         )

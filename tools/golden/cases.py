@@ -14,7 +14,8 @@ import numpy as np
 import torch
 import transformers
 
-from tools.golden.capture import Array, router_gaps, run
+from tools.golden.capture import Array, run
+from tools.golden.ranking import agrees, router_gaps
 
 SCHEMA_VERSION = 1
 # Weights in float32 were seen to be 2e-6 from those in float64: ten times that leaves no doubt.
@@ -53,8 +54,10 @@ def record(model: Any, plan: Plan) -> Case:
     for attempt in range(MAX_TRIES):
         token_ids = plan.propose(attempt)
         result = run(model, token_ids, plan.steps)
-        boundary, order = router_gaps(result["router_logits"], result["topk_ids"].shape[-1])
+        boundary, order = _gaps(model, result)
         if min(boundary, order) > SMALLEST_GAP:
+            if not agrees(result["choice"], result["topk_ids"]):
+                raise SystemExit(f"{plan.name}: the router ranks experts by something else")
             facts = {
                 "name": plan.name,
                 "steps": list(plan.steps),
@@ -68,6 +71,14 @@ def record(model: Any, plan: Plan) -> Case:
         f"{plan.name}: no prompt of {MAX_TRIES} has router gaps over {SMALLEST_GAP}: "
         "change the seed of the weights"
     )
+
+
+def _gaps(model: Any, result: dict[str, Array]) -> tuple[float, float]:
+    """Router gaps; where groups are chosen first, their gap counts as one of the boundary."""
+    boundary, order = router_gaps(result["choice"], result["topk_ids"].shape[-1])
+    if result["groups"].shape[-1]:
+        boundary = min(boundary, router_gaps(result["groups"], model.config.topk_group)[0])
+    return boundary, order
 
 
 def _cache_difference(model: Any, token_ids: Array, result: dict[str, Array]) -> float:
@@ -115,7 +126,7 @@ def _arrays(case: Case) -> dict[str, Array]:
 
 def _experts_used(case: Case) -> Array:
     """[L, E] bool."""
-    ids, num_experts = case.result["topk_ids"], case.result["router_logits"].shape[-1]
+    ids, num_experts = case.result["topk_ids"], case.result["choice"].shape[-1]
     return (ids.reshape(len(ids), -1, 1) == np.arange(num_experts)).any(axis=1)
 
 
@@ -125,6 +136,17 @@ def _finite(value: float) -> float | None:
 
 def _smallest(cases: Sequence[Case], name: str) -> float | None:
     return min((case.facts[name] for case in cases if case.facts[name] is not None), default=None)
+
+
+def report(name: str, cases: Sequence[Case]) -> None:
+    facts = [case.facts for case in cases]
+    gaps = [fact[gap] for fact in facts for gap in ("boundary_gap", "order_gap") if fact[gap]]
+    tries = max(fact["attempt"] for fact in facts) + 1
+    cache = max(fact["cache_difference"] for fact in facts)
+    print(
+        f"{name}: {len(cases)} cases, smallest router gap {min(gaps):.1e}, at most {tries} tries, "
+        f"transformers with a cache against without: {cache:.1e}"
+    )
 
 
 def versions() -> dict[str, str]:

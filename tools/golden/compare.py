@@ -8,7 +8,7 @@ project's environment.
 
 from __future__ import annotations
 
-from colibri_lab.models import load_model
+from colibri_lab.models import load_config, load_model
 from tests.golden.reading import (
     HERE,
     SAMPLE,
@@ -21,7 +21,7 @@ from tests.golden.reading import (
 )
 
 HEADER = (
-    "| configuration | cases | tokens | worst logit difference | largest logit | "
+    "| family | configuration | cases | tokens | worst logit difference | largest logit | "
     "topk_ids that differ | worst topk_weights difference |"
 )
 
@@ -47,19 +47,19 @@ def row(name: str) -> str:
     changed = changed_files(golden)
     if changed:
         raise SystemExit(f"{name} was made from other files than there are now: {changed}")
-    found = worst(golden)
+    found, family = worst(golden), load_config(golden.checkpoint).model_type
     tokens = sum(case.token_ids.size for case in golden.cases.values())
     largest = golden.metadata["largest_logit"]
     return (
-        f"| {name} | {len(golden.cases)} | {tokens} | {found.logits:.1e} | {largest:.1f} | "
-        f"{found.topk_ids} | {found.topk_weights:.1e} |"
+        f"| {family} | {name} | {len(golden.cases)} | {tokens} | {found.logits:.1e} | "
+        f"{largest:.1f} | {found.topk_ids} | {found.topk_weights:.1e} |"
     )
 
 
 def main() -> None:
     names = sorted(path.parent.name for path in HERE.glob("*/golden.npz"))
     names += [SAMPLE] if golden_file(SAMPLE).exists() else []
-    print(HEADER, "|---|--:|--:|--:|--:|--:|--:|", sep="\n")
+    print(HEADER, "|---|---|--:|--:|--:|--:|--:|--:|", sep="\n")
     for name in names:
         print(row(name))
 
