@@ -22,7 +22,7 @@ from .buffers import Scratch, aligned, check_memory, memory_terms
 from .expert_cache import ExpertCache
 from .layer import EngineLayer, LayerRouting, Rows, micro_batches
 from .stats import EngineStats
-from .store import CheckpointStore, ExpertStore
+from .store import ExpertStore, open_store
 
 
 class Engine:
@@ -83,9 +83,10 @@ class Engine:
         return ExpertCache(self._store, layer, self.num_slots, make_policy(policy), self.stats)
 
     @classmethod
-    def open(cls, path: str | Path, **options: Any) -> Engine:
-        """Open a checkpoint folder.
+    def open(cls, path: str | Path, *, experts: str | Path | None = None, **options: Any) -> Engine:
+        """Open a checkpoint folder, a ``.colibri`` or a ``.cbi`` file.
 
+        experts : a container to take the experts from; routers come from the checkpoint.
         max_batch_size, max_seq_len : the largest input; scratch for it is allocated once.
         expert_cache_size : experts of each MoE layer that are held in memory, at least 1.
         cache_policy : which of them goes when another comes in.
@@ -94,7 +95,7 @@ class Engine:
         top_k, capacity : in place of the model's own, and of dropless.
         Raises FormatError, InputError, or DeviceUnavailable where it does not fit the memory.
         """
-        store = CheckpointStore(path)
+        store = open_store(path, experts)
         try:
             return cls(store, **options)
         except BaseException:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cache import Policy
-from ..reference import ExpertWeights
+from ..reference import ExpertBias, ExpertWeights
 from .buffers import aligned
 from .stats import EngineStats
 from .store import ExpertStore
@@ -101,8 +101,7 @@ class ExpertCache:
         start = time.perf_counter()
         try:
             weights = self._store.read_expert(self._layer, expert)
-            for part in ("gate", "up", "down"):
-                np.copyto(getattr(resident.slot, part), getattr(weights, part))
+            resident.slot = _stored(weights, resident.slot)
         except BaseException:
             self._give_up(expert, resident)
             raise
@@ -121,6 +120,17 @@ class ExpertCache:
             self._policy.on_evict(expert)
             self._free.append(resident.slot)
             self._changed.notify_all()
+
+
+def _stored(weights: ExpertWeights, slot: ExpertWeights) -> ExpertWeights:
+    """The weights copied into the slot's memory; biases are few and are kept beside it."""
+    for part in ("gate", "up", "down"):
+        np.copyto(getattr(slot, part), getattr(weights, part))
+    bias = weights.bias
+    if bias is not None:
+        parts = (np.array(part, np.float32) for part in (bias.gate, bias.up, bias.down))
+        bias = ExpertBias(*parts)
+    return ExpertWeights(slot.gate, slot.up, slot.down, bias, weights.clamp)
 
 
 def _empty_slot(store: ExpertStore) -> ExpertWeights:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from ..capacity import Capacity, CapacityResult, apply_capacity
 from ..config import MoEConfig
 from ..reference import Dispatch, ExpertWeights, Routing, dispatch, route
-from ..reference.weights import Array
+from ..reference.weights import Clamp
 from .buffers import Scratch
 from .expert_cache import ExpertCache
 from .stats import EngineStats
+from .store import Router
 
 Rows = NDArray[np.float32]
 
@@ -38,24 +39,25 @@ class LayerRouting:
 
 @dataclass(frozen=True)
 class EngineLayer:
-    """A layer's router and expert cache.   router : [H, E] float64, as the reference has it."""
+    """A layer's router, in float64 as the reference has it, and its expert cache."""
 
     index: int
     moe: MoEConfig
-    router: Array
+    router: Router
     cache: ExpertCache
 
     def plan(self, hidden_states: Rows, top_k: int, capacity: Capacity) -> LayerRouting:
         """Route the whole batch; the capacity policy sees all of it, whatever the streams."""
         routing = route(
             hidden_states,
-            self.router,
+            self.router.weight,
             top_k,
-            order=self.moe.order,
-            renormalize=self.moe.renormalize,
+            self.moe.rule,
+            bias=self.router.bias,
+            correction=self.router.correction,
         )
         assigned = apply_capacity(
-            routing.topk_ids, routing.topk_weights, routing.router_logits, capacity
+            routing.topk_ids, routing.topk_weights, routing.choice_scores, capacity
         )
         kept = assigned.topk_ids[assigned.topk_ids >= 0]
         return LayerRouting(routing, assigned, np.bincount(kept, minlength=self.moe.num_experts))
@@ -103,13 +105,33 @@ def compute_expert(
     np.take(x, token_ids, axis=0, out=rows, mode="clip")  # "raise" would buffer the output
     np.matmul(rows, weights.gate.T, out=gate)
     np.matmul(rows, weights.up.T, out=up)
-    np.multiply(gate, up, out=up)  # silu(g) u = (g u) / (1 + exp(-g)), written with tanh
-    np.multiply(gate, np.float32(0.5), out=gate)
+    if weights.bias is not None:
+        gate += weights.bias.gate
+        up += weights.bias.up
+    activate(gate, up, weights.clamp)
+    out = np.matmul(up, weights.down.T, out=scratch.y[:count])
+    if weights.bias is not None:
+        out += weights.bias.down
+    return out
+
+
+def activate(gate: Rows, up: Rows, clamp: Clamp | None) -> None:
+    """up = silu(gate) * up, or gpt-oss's clamped form of it; gate is overwritten.
+
+    sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow.
+    """
+    alpha = 1.0
+    if clamp is not None:
+        np.minimum(gate, clamp.limit, out=gate)
+        np.clip(up, -clamp.limit, clamp.limit, out=up)
+        up += 1.0
+        alpha = clamp.alpha
+    np.multiply(gate, up, out=up)
+    np.multiply(gate, 0.5 * alpha, out=gate)
     np.tanh(gate, out=gate)
-    np.add(gate, np.float32(1.0), out=gate)
-    np.multiply(gate, np.float32(0.5), out=gate)
+    np.add(gate, 1.0, out=gate)
+    np.multiply(gate, 0.5, out=gate)
     np.multiply(up, gate, out=up)
-    return np.matmul(up, weights.down.T, out=scratch.y[:count])
 
 
 def combine(y: Rows, rows: Rows, weights: NDArray[Any], plan: Dispatch, expert: int) -> None:
