@@ -12,7 +12,7 @@ from ..formats.quantize import dequantize_expert, quantize_expert
 from ..reference.decoder import Decoder
 from ..reference.experts import swiglu
 from ..reference.metrics import relative_error
-from ..reference.weights import Array, ExpertWeights, MoELayerWeights
+from ..reference.weights import Array, ExpertWeights
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def quantization_errors(model: Decoder, token_ids: Sequence[int]) -> Quantizatio
     by_tensor, by_row = np.full(shape, np.nan), np.full(shape, np.nan)
     tokens = np.zeros(shape, np.int64)
     for layer, (inputs, done) in enumerate(zip(output.moe_inputs, output.moe_outputs, strict=True)):
-        weights = _moe_layer(model, layer)
+        weights = model.moe_weights(layer)
         for expert in range(shape[1]):
             taken = (done.routing.topk_ids == expert).any(axis=1)
             tokens[layer, expert] = taken.sum()
@@ -48,13 +48,6 @@ def quantization_errors(model: Decoder, token_ids: Sequence[int]) -> Quantizatio
                 by_tensor[layer, expert] = _error(inputs[taken], expert_weights, by_row=False)
                 by_row[layer, expert] = _error(inputs[taken], expert_weights, by_row=True)
     return QuantizationErrors(by_tensor, by_row, tokens)
-
-
-def _moe_layer(model: Decoder, layer: int) -> MoELayerWeights:
-    weights = model.weights.layers[model.config.moe_layers[layer]].moe
-    if weights is None:
-        raise LookupError(f"MoE layer {layer} has no experts")
-    return weights
 
 
 def _error(hidden_states: Array, expert: ExpertWeights, by_row: bool) -> float:

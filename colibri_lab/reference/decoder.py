@@ -208,6 +208,13 @@ class Decoder:
             ids = np.array([[token]])
         return Generation(new, None if recorder is None else recorder.trace())
 
+    def moe_weights(self, layer: int) -> MoELayerWeights:
+        """The weights of an MoE layer, counted among the MoE layers."""
+        weights = self.weights.layers[self.config.moe_layers[layer]].moe
+        if weights is None:
+            raise ShapeError("a layer that should have experts has none", found=layer)
+        return weights
+
     def recorder(self) -> TraceRecorder:
         """An empty trace of this model's shape."""
         config = self.config
