@@ -21,6 +21,7 @@ from .backends import BACKENDS, CacheCounts, Runner
 from .grid import Cell
 from .inputs import Inputs
 from .limits import Limits, below_floor
+from .manifest import model_name
 from .perplexity import PerplexityTable
 from .progress import Stopped, check
 from .records import blank_record
@@ -116,7 +117,7 @@ def configuration(cell: Cell, bench: Bench) -> dict[str, Any]:
     limited = capacity.kind != "none"
     return {
         **cell.as_dict(),
-        "model": bench.decoder.path or bench.decoder.fingerprint,
+        "model": model_name(bench.decoder),
         "device": backend.device,
         "emulated": False,
         "dtype": backend.dtype,

@@ -121,6 +121,20 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a writer is at work in a folder now."""
+    import fcntl
+
+    try:
+        with (folder / LOCK_NAME).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Be the only writer of a folder; RunError where another one is at work.

@@ -38,13 +38,19 @@ def describe_request(request: Request) -> dict[str, Any]:
     }
 
 
+def model_name(decoder: Decoder) -> str:
+    """The checkpoint folder's name; of a model in memory, its fingerprint."""
+    return Path(decoder.path).resolve().name if decoder.path else decoder.fingerprint
+
+
 def describe_model(decoder: Decoder) -> dict[str, Any]:
     config = decoder.config
     return {
-        "path": decoder.path,
+        "name": model_name(decoder),
+        "path": str(Path(decoder.path).resolve()) if decoder.path else "",
         "fingerprint": decoder.fingerprint,
         "model_type": config.model_type,
-        "num_layers": config.num_layers,
+        "num_moe_layers": config.num_moe_layers,
         **asdict(config.moe),
         "expert_bytes": list(decoder.expert_bytes),
     }

@@ -73,8 +73,10 @@ DEFINITIONS = {
     "backend": "cpu: the engine, float32; numpy: the reference, float64 sums",
     "batch_size": "sequences in a call, each another one",
     "seq_len": "tokens a sequence gives to a call; 1 is a decode step",
-    "repeats": "timed calls; one call runs all MoE layers, each on its own recorded input",
-    "latency_p50_ms": "median of the timed calls, input checks and preparation left out",
+    "repeats": "timed calls; a call runs the routed experts of all MoE layers, each layer on "
+    "its own recorded input",
+    "latency_p50_ms": "median of the timed calls, without the checks of their input",
+    "latency_p99_ms": "linear between the two nearest samples: with 100 calls, the two slowest",
     "tokens_per_s": "batch_size * seq_len over the median latency, MoE layers alone",
     "expert_load_max_over_mean": "busiest expert over mean, timed calls together, mean of layers",
     "routing_entropy": "bits, of the distribution of expert load over the timed calls together, "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, RunError
 from . import records
-from .files import read_arrays, write_whole
+from .files import is_locked, read_arrays, write_whole
 from .run_store import MANIFEST_NAME, read_json, samples_path
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ class Run:
                 hint="colibri-lab sweep makes one",
             )
         return read_json(path)
+
+    @property
+    def status(self) -> str:
+        """running, done, cancelled, interrupted or failed; killed where its writer is gone."""
+        status = str(self.manifest["status"])
+        return "killed" if status == "running" and not is_locked(self.folder) else status
 
     @property
     def records(self) -> list[dict[str, Any]]:

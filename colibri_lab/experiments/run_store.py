@@ -47,6 +47,11 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def new_run_id() -> str:
+    """The time, and a little chance for runs that start in the same second."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
+
+
 @dataclass
 class RunStore:
     """An open run folder; the only writer of it.  Use `open_store`."""
@@ -127,8 +132,7 @@ def _new_manifest(folder: Path) -> dict[str, Any]:
             expected=f"{MANIFEST_NAME} beside {records.FILE_NAME}",
             hint="choose another output folder",
         )
-    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
-    return {"run_id": run_id, "created_utc": utc_now(), "sessions": []}
+    return {"run_id": new_run_id(), "created_utc": utc_now(), "sessions": []}
 
 
 def check_same(manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: Path) -> None:

@@ -136,7 +136,12 @@ def _recorded(store: RunStore, request: Request, reporter: Reporter) -> Iterator
     def save(status: str) -> None:
         counts = {"reused": reporter.reused, "ran": reporter.ran, "failed": reporter.failed}
         session = {**started, "ended_utc": utc_now(), "status": status, **counts}
-        store.save_manifest(status=status, counts=counts, sessions=[*earlier, session])
+        store.save_manifest(
+            status=status,
+            counts={"cells": reporter.total, **counts},
+            sessions=[*earlier, session],
+            warnings=_warnings(request.folder),
+        )
 
     store.save_manifest(**describe_request(request))
     save("running")
@@ -162,6 +167,15 @@ def _recorded(store: RunStore, request: Request, reporter: Reporter) -> Iterator
         reporter.send("done")
 
 
+def _warnings(folder: Path) -> list[str]:
+    """Of the records that count, each with its cell."""
+    return [
+        f"cell {record['cell_id']}: {record['warning']}"
+        for record in Run(folder).records
+        if record["warning"]
+    ]
+
+
 def _run_cells(
     request: Request,
     store: RunStore,
@@ -180,9 +194,6 @@ def _run_cells(
             store.save_perplexities(bench.perplexities.values)
             store.save_manifest(hardware=bench.limits.measured)
         reporter.finished(cell.label, record)
-        if record["warning"]:
-            warnings = [*store.manifest["warnings"], f"{cell.label}: {record['warning']}"]
-            store.save_manifest(warnings=warnings)
 
 
 def _prepare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ from ..reference import Decoder
 from .cell import Settings
 from .grid import Grid, make_grid
 from .inputs import KINDS
-from .plan import Plan, make_plan
+from .plan import Plan, make_plan, weight_dtype
 from .presets import preset
 from .progress import Callback
 from .run import Run
+from .run_store import new_run_id
 from .session import Request, execute
 from .texts import Texts, default_texts
 
@@ -85,8 +86,7 @@ class Sweep:
         self.seed = _at_least(0, "seed", seed)
         self.inputs = inputs
         self.texts = texts if texts is not None else default_texts(self.model_path)
-        self.out = Path("out") / f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}" if out is None else out
-        self.out = Path(self.out)
+        self.out = Path("out") / f"run-{new_run_id()}" if out is None else Path(out)
         self._check()
 
     @classmethod
@@ -151,9 +151,13 @@ class Sweep:
         )
 
     def _decoder(self) -> Decoder:
-        return self._model if isinstance(self._model, Decoder) else load_model(self._model)
+        if isinstance(self._model, Decoder):
+            return self._model
+        return load_model(self._model, weight_dtype(self.config))
 
     def _check(self) -> None:
+        for top_k in self.grid.axes["top_k"]:
+            replace(self.config.moe, top_k=top_k)  # InputError where the routing rule forbids it
         if self.inputs not in KINDS:
             raise InputError(
                 "inputs is not known", expected=f"one of {', '.join(KINDS)}", found=self.inputs

@@ -63,8 +63,10 @@ def test_a_killed_sweep_goes_on_and_loses_and_doubles_nothing(model: Path, tmp_p
     for finished in (3, 7):
         with start(model, out) as process:
             wait_for(process, f"finished {finished}")
+            assert Run.open(out).status == "running"
             os.kill(process.pid, signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
+        assert Run.open(out).status == "killed"
         with (out / "records.jsonl").open("ab") as file:
             file.write(b'{"run_id": "torn')  # as if the kill had come while a line was written
     kept = [json.loads(line)["cell_id"] for line in lines(out)[:-1]]
@@ -72,6 +74,7 @@ def test_a_killed_sweep_goes_on_and_loses_and_doubles_nothing(model: Path, tmp_p
         wait_for(process, f"done {CELLS}")
         assert process.wait() == 0
     run = Run.open(out)
+    assert run.status == "done"
     counted = Counter(record["cell_id"] for record in run.history)
     assert len(counted) == CELLS
     assert set(counted.values()) == {1}

@@ -24,7 +24,7 @@ def test_the_floor_is_the_median_of_the_calls_floors(monkeypatch: pytest.MonkeyP
 
     def measured(working_set_bytes: int, threads: int) -> HardwareSpec:
         asked.append((working_set_bytes, threads))
-        return HardwareSpec("test", read_gbps=2.0, gflops=1e9, source="measured")
+        return HardwareSpec("test", read_gbps=threads, gflops=1e9 / threads, source="measured")
 
     monkeypatch.setattr(limits_module, "measure_hardware", measured)
     monkeypatch.setattr(limits_module, "usable_cores", lambda: 2)
@@ -37,7 +37,10 @@ def test_the_floor_is_the_median_of_the_calls_floors(monkeypatch: pytest.MonkeyP
     assert found["bytes_moved"] == pytest.approx(sum(sizes) / 3, rel=1e-6)
     assert found["roofline_floor_ms"] == pytest.approx(sizes[1] / 2e9 * 1e3, rel=1e-6)
     assert found["roofline_bound"] == "memory"
-    assert asked == [(4096, 2)]  # the power of two below the mean, on the cores there are
+    assert asked == [
+        (4096, 1),
+        (4096, 2),
+    ]  # the power of two below the mean, on the cores there are
     assert limits.measured == {
         "4096 bytes, 2 threads": {"read_gbps": 2.0, "gflops": 1e9, "source": "measured"}
     }

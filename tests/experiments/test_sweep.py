@@ -21,6 +21,8 @@ import pytest
 from colibri_lab import Capacity
 from colibri_lab.errors import InputError, Interrupted, RunError
 from colibri_lab.experiments import Progress, Run, Sweep, backends, session
+from colibri_lab.experiments import cell as cell_module
+from colibri_lab.experiments.grid import Cell
 from colibri_lab.experiments.inputs import load_inputs
 from colibri_lab.experiments.reference_runs import summarise_routing
 from colibri_lab.reference import Decoder
@@ -116,7 +118,7 @@ def test_the_manifest_says_how_and_on_what(make_sweep: MakeSweep, decoder: Decod
     assert manifest["schema_version"] == 1
     assert manifest["status"] == "done"
     assert manifest["model_fingerprint"] == decoder.fingerprint
-    assert manifest["counts"] == {"reused": 0, "ran": 2, "failed": 0}
+    assert manifest["counts"] == {"cells": 2, "reused": 0, "ran": 2, "failed": 0}
     assert manifest["seeds"]["order"] == 3
     assert manifest["inputs"]["kind"] == "text"
     assert "top_k = 2" in manifest["inputs"]["how"]
@@ -124,6 +126,12 @@ def test_the_manifest_says_how_and_on_what(make_sweep: MakeSweep, decoder: Decod
     assert manifest["settings"]["blas_threads"] == 1
     assert manifest["environment"]
     assert manifest["hardware_key"]
+
+
+def test_percentiles_of_known_samples() -> None:
+    found = cell_module._latency_columns(np.arange(1, 102) * 1_000_000, Cell(batch_size=3))
+    assert [found[f"latency_p{q}_ms"] for q in (50, 90, 99)] == pytest.approx([51, 91, 100])
+    assert found["tokens_per_s"] == pytest.approx(3 / 0.051)
 
 
 def test_random_inputs_are_marked_everywhere(make_sweep: MakeSweep) -> None:
@@ -170,7 +178,7 @@ def test_a_wrong_result_fails_its_cell_and_gets_no_latency(
     assert failed["latency_p50_ms"] is None
     assert failed["tokens_per_s"] is None
     assert by_backend["numpy"]["status"] == "ok"
-    assert run.manifest["counts"] == {"reused": 0, "ran": 2, "failed": 1}
+    assert run.manifest["counts"] == {"cells": 2, "reused": 0, "ran": 2, "failed": 1}
     with pytest.raises(RunError, match="status is ok"):
         run.samples(failed["cell_id"])
 
@@ -233,7 +241,7 @@ def test_resuming_reuses_what_is_there(make_sweep: MakeSweep) -> None:
     again = make_sweep(batch_size=[1, 2, 3]).run(progress=events.append)
     assert events[-1].stage == "done"
     assert (events[-1].reused, events[-1].done, events[-1].total) == (2, 3, 3)
-    assert again.manifest["counts"] == {"reused": 2, "ran": 1, "failed": 0}
+    assert again.manifest["counts"] == {"cells": 3, "reused": 2, "ran": 1, "failed": 0}
     assert before == {
         record["cell_id"]: record for record in again.records if record["cell_id"] in before
     }
@@ -276,7 +284,7 @@ def test_a_run_is_resumed_from_its_folder_alone(make_sweep: MakeSweep, texts: An
     first = make_sweep(batch_size=[1, 2], crosses=[("batch_size",)]).run()
     again = Sweep.of_run(first.folder, texts=texts)
     assert again.grid.cells() == make_sweep().grid.cells()
-    assert again.run().manifest["counts"] == {"reused": 2, "ran": 0, "failed": 0}
+    assert again.run().manifest["counts"] == {"cells": 2, "reused": 2, "ran": 0, "failed": 0}
 
 
 def test_resume_may_be_refused(make_sweep: MakeSweep) -> None:
@@ -362,7 +370,7 @@ def test_a_cancelled_run_keeps_its_cells_and_goes_on(make_sweep: MakeSweep) -> N
     run = make_sweep(batch_size=[1, 2, 3]).run(progress=after_two, cancel=cancel)
     assert len(run.records) == 2
     again = make_sweep(batch_size=[1, 2, 3]).run()
-    assert again.manifest["counts"] == {"reused": 2, "ran": 1, "failed": 0}
+    assert again.manifest["counts"] == {"cells": 3, "reused": 2, "ran": 1, "failed": 0}
     assert again.manifest["status"] == "done"
 
 
@@ -417,6 +425,16 @@ def test_a_dry_run_counts_and_writes_nothing(make_sweep: MakeSweep, tmp_path: Pa
     assert plan.reused == 2
     assert "3 cells" in str(plan)
     assert make_sweep(batch_size=[1, 2]).plan().estimated_s == 0
+
+
+def test_a_top_k_that_the_routing_rule_forbids_is_refused(
+    make_sweep: MakeSweep, decoder: Decoder
+) -> None:
+    rule = dataclasses.replace(decoder.config.moe.rule, num_groups=2, top_groups=1)
+    moe = dataclasses.replace(decoder.config.moe, rule=rule)
+    grouped = dataclasses.replace(decoder, config=dataclasses.replace(decoder.config, moe=moe))
+    with pytest.raises(InputError, match="groups"):
+        make_sweep(model=grouped, top_k=[1, 3])
 
 
 @pytest.mark.parametrize(
