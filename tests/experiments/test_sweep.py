@@ -1,17 +1,10 @@
-"""Sweeps: checked results, resuming, failures, stopping."""
+"""Sweeps: what a record and a manifest hold."""
 
 from __future__ import annotations
 
 import dataclasses
-import errno
-import json
 import math
-import os
-import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +12,14 @@ import numpy as np
 import pytest
 
 from colibri_lab import Capacity
-from colibri_lab.errors import InputError, Interrupted, RunError
-from colibri_lab.experiments import Progress, Run, Sweep, backends, session
+from colibri_lab.errors import InputError
 from colibri_lab.experiments import cell as cell_module
 from colibri_lab.experiments.grid import Cell
 from colibri_lab.experiments.inputs import load_inputs
 from colibri_lab.experiments.reference_runs import summarise_routing
 from colibri_lab.reference import Decoder
-from tests.support import write_checkpoint
 
-MakeSweep = Callable[..., Sweep]
-
-
-def only(run: Run) -> dict[str, Any]:
-    (record,) = run.records
-    return record
-
-
-def replace_backend(monkeypatch: pytest.MonkeyPatch, name: str, wrap: Callable[[Any], Any]) -> None:
-    """Let every runner of a backend pass through `wrap`."""
-    real = backends.BACKENDS[name]
-
-    @contextmanager
-    def opened(*arguments: Any) -> Any:
-        with real.open(*arguments) as runner:
-            yield wrap(runner)
-
-    monkeypatch.setitem(backends.BACKENDS, name, dataclasses.replace(real, open=opened))
-
-
-class Wrapped:
-    """A runner that stands before another one."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+from .helpers import MakeSweep, only
 
 
 def test_a_record_holds_what_was_measured(make_sweep: MakeSweep, decoder: Decoder) -> None:
@@ -161,176 +125,6 @@ def test_a_decoder_in_memory_is_swept_by_numpy_alone(
     assert only(run)["status"] == "ok"
 
 
-def test_a_wrong_result_fails_its_cell_and_gets_no_latency(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Off(Wrapped):
-        def get_output(self) -> Any:
-            return self._inner.get_output() * 1.001
-
-    replace_backend(monkeypatch, "cpu", Off)
-    run = make_sweep(batch_size=[1], backend=["cpu", "numpy"]).run()
-    by_backend = {record["backend"]: record for record in run.records}
-    failed = by_backend["cpu"]
-    assert failed["status"] == "failed"
-    assert "differs from the reference" in failed["error"]
-    assert failed["output_rel_error"] == pytest.approx(1e-3, rel=0.01)
-    assert failed["latency_p50_ms"] is None
-    assert failed["tokens_per_s"] is None
-    assert by_backend["numpy"]["status"] == "ok"
-    assert run.manifest["counts"] == {"cells": 2, "reused": 0, "ran": 2, "failed": 1}
-    with pytest.raises(RunError, match="status is ok"):
-        run.samples(failed["cell_id"])
-
-
-@pytest.mark.parametrize("answer", [0.0, np.nan])
-def test_zeros_and_nan_are_wrong_results(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch, answer: float
-) -> None:
-    class Constant(Wrapped):
-        def get_output(self) -> Any:
-            return np.full_like(self._inner.get_output(), answer)
-
-    replace_backend(monkeypatch, "cpu", Constant)
-    assert only(make_sweep(batch_size=1).run())["status"] == "failed"
-
-
-def test_an_output_that_goes_wrong_while_timed_is_seen(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Stale(Wrapped):
-        """Computes the warm-up calls, and nothing after them."""
-
-        calls = 0
-
-        def infer(self) -> None:
-            self.calls += 1
-            if self.calls <= 2:
-                self._inner.infer()
-                self.kept = self._inner.get_output().copy()
-
-        def get_output(self) -> Any:
-            return self.kept
-
-    replace_backend(monkeypatch, "cpu", Stale)
-    record = only(make_sweep(batch_size=1).run())
-    assert record["status"] == "failed"
-    assert record["latency_p50_ms"] is None
-
-
-def test_an_error_in_a_cell_is_its_row(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Breaking(Wrapped):
-        def set_input(self, hidden_states: Any, lengths: Sequence[int]) -> None:
-            if len(lengths) == 2:
-                raise MemoryError("no room for two")
-            self._inner.set_input(hidden_states, lengths)
-
-    replace_backend(monkeypatch, "cpu", Breaking)
-    run = make_sweep(batch_size=[1, 2, 3]).run()
-    outcome = {record["batch_size"]: record["status"] for record in run.records}
-    assert outcome == {1: "ok", 2: "failed", 3: "ok"}
-    assert run.frame.set_index("batch_size")["error"][2] == "MemoryError: no room for two"
-
-
-def test_resuming_reuses_what_is_there(make_sweep: MakeSweep) -> None:
-    first = make_sweep(batch_size=[1, 2]).run()
-    before = {record["cell_id"]: record for record in first.records}
-    events: list[Progress] = []
-    again = make_sweep(batch_size=[1, 2, 3]).run(progress=events.append)
-    assert events[-1].stage == "done"
-    assert (events[-1].reused, events[-1].done, events[-1].total) == (2, 3, 3)
-    assert again.manifest["counts"] == {"cells": 3, "reused": 2, "ran": 1, "failed": 0}
-    assert before == {
-        record["cell_id"]: record for record in again.records if record["cell_id"] in before
-    }
-    assert len(again.history) == 3
-    assert len(again.manifest["sessions"]) == 2
-    assert again.manifest["run_id"] == first.manifest["run_id"]
-
-
-def test_a_failed_cell_is_tried_again(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        replace_backend(patch, "cpu", lambda _: None)
-        assert only(make_sweep(batch_size=1).run())["status"] == "failed"
-    run = make_sweep(batch_size=1).run()
-    assert only(run)["status"] == "ok"
-    assert [record["status"] for record in run.history] == ["failed", "ok"]
-
-
-def test_a_cell_without_its_samples_is_measured_again(make_sweep: MakeSweep) -> None:
-    run = make_sweep(batch_size=1).run()
-    (run.folder / "samples" / f"{only(run)['cell_id']}.npz").unlink()
-    again = make_sweep(batch_size=1).run()
-    assert again.manifest["counts"]["ran"] == 1
-    again.samples(only(again)["cell_id"])
-
-
-def test_other_code_measures_again_and_its_records_count(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = only(make_sweep(batch_size=1).run())
-    monkeypatch.setattr(session, "code_version", lambda: "other")
-    monkeypatch.setattr("colibri_lab.experiments.manifest.code_version", lambda: "other")
-    run = make_sweep(batch_size=1).run()
-    assert only(run)["cell_id"] != old["cell_id"]
-    assert len(run.history) == 2
-
-
-def test_a_run_is_resumed_from_its_folder_alone(make_sweep: MakeSweep, texts: Any) -> None:
-    first = make_sweep(batch_size=[1, 2], crosses=[("batch_size",)]).run()
-    again = Sweep.of_run(first.folder, texts=texts)
-    assert again.grid.cells() == make_sweep().grid.cells()
-    assert again.run().manifest["counts"] == {"cells": 2, "reused": 2, "ran": 0, "failed": 0}
-
-
-def test_resume_may_be_refused(make_sweep: MakeSweep) -> None:
-    make_sweep(batch_size=1).run()
-    with pytest.raises(RunError, match="a run in this folder already"):
-        make_sweep(batch_size=1).run(resume=False)
-
-
-def test_a_run_of_another_model_is_refused(make_sweep: MakeSweep, tmp_path: Path) -> None:
-    first = make_sweep(batch_size=1).run()
-    write_checkpoint(tmp_path / "other", seed=9)
-    with pytest.raises(RunError, match="another model") as caught:
-        make_sweep(batch_size=1, model=tmp_path / "other").run()
-    assert caught.value.found == first.manifest["model_fingerprint"]
-    assert caught.value.hint
-    assert len(first.history) == 1
-
-
-def test_a_run_of_another_schema_host_or_input_is_refused(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch, texts: Any
-) -> None:
-    run = make_sweep(batch_size=1).run()
-    with pytest.raises(RunError, match="another inputs"):
-        make_sweep(batch_size=1, texts={**texts, "one": texts["two"]}).run()
-    with monkeypatch.context() as patch:
-        patch.setattr(session, "hardware_key", lambda environment: "elsewhere")
-        with pytest.raises(RunError, match="another host"):
-            make_sweep(batch_size=1).run()
-    path = run.folder / "manifest.json"
-    path.write_text(json.dumps({**run.manifest, "schema_version": 99}))
-    with pytest.raises(RunError, match="another schema version"):
-        make_sweep(batch_size=1).run()
-
-
-def test_progress_tells_cell_count_time_and_failures(make_sweep: MakeSweep) -> None:
-    events: list[Progress] = []
-    make_sweep(batch_size=[1, 2, 3]).run(progress=events.append)
-    assert [event.stage for event in events] == ["prepare", *["cell", "finished"] * 3, "done"]
-    finished = [event for event in events if event.stage == "finished"]
-    assert [event.done for event in finished] == [1, 2, 3]
-    assert finished[0].remaining_s is not None
-    assert finished[-1].remaining_s == 0
-    assert all("batch" in event.label for event in finished)
-    assert all(event.record and event.record["status"] == "ok" for event in finished)
-
-
 def test_the_order_is_shuffled_by_the_seed(make_sweep: MakeSweep) -> None:
     def order(seed: int) -> list[int]:
         sweep = make_sweep(batch_size=list(range(1, 9)), seed=seed)
@@ -339,78 +133,6 @@ def test_the_order_is_shuffled_by_the_seed(make_sweep: MakeSweep) -> None:
     assert order(1) == order(1)
     assert order(1) != order(2)
     assert sorted(order(1)) == list(range(1, 9)) != order(1)
-
-
-def test_a_thread_can_be_cancelled_within_half_a_second(make_sweep: MakeSweep) -> None:
-    cancel, started, runs = threading.Event(), threading.Event(), []
-    sweep = make_sweep(batch_size=[1, 2], repeats=1_000_000)
-
-    def work() -> None:
-        runs.append(sweep.run(progress=lambda _: started.set(), cancel=cancel))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert started.wait(30)
-    time.sleep(0.3)
-    asked = time.monotonic()
-    cancel.set()
-    thread.join(30)
-    assert time.monotonic() - asked < 0.5
-    assert runs[0].manifest["status"] == "cancelled"
-    assert runs[0].records == []
-
-
-def test_a_cancelled_run_keeps_its_cells_and_goes_on(make_sweep: MakeSweep) -> None:
-    cancel = threading.Event()
-
-    def after_two(event: Progress) -> None:
-        if event.stage == "finished" and event.done == 2:
-            cancel.set()
-
-    run = make_sweep(batch_size=[1, 2, 3]).run(progress=after_two, cancel=cancel)
-    assert len(run.records) == 2
-    again = make_sweep(batch_size=[1, 2, 3]).run()
-    assert again.manifest["counts"] == {"cells": 3, "reused": 2, "ran": 1, "failed": 0}
-    assert again.manifest["status"] == "done"
-
-
-def test_ctrl_c_keeps_finished_cells(make_sweep: MakeSweep) -> None:
-    def interrupt(event: Progress) -> None:
-        if event.stage == "cell" and event.done == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted, match="1 of 3 cells") as caught:
-        make_sweep(batch_size=[1, 2, 3]).run(progress=interrupt)
-    run = Run.open(str(caught.value.path))
-    assert run.manifest["status"] == "interrupted"
-    assert len(run.records) == 1
-    assert make_sweep(batch_size=[1, 2, 3]).run().manifest["counts"]["reused"] == 1
-
-
-def test_a_full_disk_stops_the_sweep_and_takes_no_half_cell_for_done(
-    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        real = os.write
-
-        def full(handle: int, data: bytes) -> int:
-            if b'"cell_id"' in data and b'"batch_size": 2' in data:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(handle, data)
-
-        patch.setattr(os, "write", full)
-        with pytest.raises(RunError, match="the disk is full"):
-            make_sweep(batch_size=[1, 2]).run()
-    run = make_sweep(batch_size=[1, 2]).run()
-    assert sorted(record["batch_size"] for record in run.history) == [1, 2]
-
-
-def test_an_output_folder_that_cannot_be_is_a_run_error(
-    make_sweep: MakeSweep, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="choose another output folder"):
-        make_sweep(batch_size=1, out=tmp_path / "file" / "run").run()
 
 
 def test_a_dry_run_counts_and_writes_nothing(make_sweep: MakeSweep, tmp_path: Path) -> None:
