@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import resource
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +69,42 @@ def check_memory(terms: dict[str, int]) -> None:
 
 
 def available_bytes() -> int | None:
-    """Memory that can still be had without swapping; None where the system does not say."""
+    """Memory that can still be had: of the machine, the control group and the process's own limit.
+
+    None where the system does not say.
+    """
+    found = [value for value in (_free(), _group_left(), _data_left()) if value is not None]
+    return max(min(found), 0) if found else None
+
+
+def _free() -> int | None:
+    """Free memory, caches that can be dropped included."""
+    return _status("/proc/meminfo", "MemAvailable:")
+
+
+def _group_left() -> int | None:
+    """What the control group allows (version 2), less what it uses."""
+    folder = Path("/sys/fs/cgroup")
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - a system file
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limit = (folder / "memory.max").read_text().strip()
+        used = int((folder / "memory.current").read_text())
+        return None if limit == "max" else int(limit) - used
     except (OSError, ValueError):
         return None
+
+
+def _data_left() -> int | None:
+    """What `ulimit -d` allows, less what the process has; mapped files do not count."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return limit - (_status("/proc/self/status", "VmData:") or 0)
+
+
+def _status(file: str, field: str) -> int | None:
+    """Bytes that a line "field: N kB" of a system file tells."""
+    try:
+        lines = Path(file).read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), None)

@@ -89,27 +89,38 @@ class Checkpoint:
         shape = self.family.expert(reader, self.file, self.config, decoder_layer, expert)
         return shape, reader
 
-    def weights(self, dtype: DTypeLike = np.float64, resident: bool = True) -> DecoderWeights:
-        """The weights; resident: all in memory, else a layer and an expert read at each use."""
-        return self._weights(self._values(dtype), resident)
+    def other_bytes(self) -> int:
+        """Stored bytes outside the experts: embeddings, attention, norms, routers, shared ones."""
+        layers = range(self.config.num_moe_layers)
+        experts = self.config.moe.num_experts * sum(map(self.expert_bytes, layers))
+        return sum(map(self.files.num_bytes, self.files.names)) - experts
+
+    def weights(
+        self, dtype: DTypeLike = np.float64, resident: bool = True, resident_experts: bool = True
+    ) -> DecoderWeights:
+        """The weights; what is not to be resident is read at each use."""
+        return self._weights(self._values(dtype), resident, resident_experts)
 
     def moe_layer(self, layer: int, dtype: DTypeLike = np.float32) -> MoELayerWeights:
         """The weights of an MoE layer, its experts read at each use."""
-        return self._moe(self._values(dtype), self.config.moe_layers[layer], resident=False)
+        return self._moe(self._values(dtype), self.config.moe_layers[layer], resident_experts=False)
 
     def check(self) -> None:
         """FormatError where a tensor is missing or of a wrong shape or dtype; reads no values."""
-        self._weights(CheckingReader(self.files), resident=True)
+        self._weights(CheckingReader(self.files), resident=True, resident_experts=True)
 
     def _values(self, dtype: DTypeLike) -> ValueReader:
         return ValueReader(self.files, dtype)
 
-    def _weights(self, reader: TensorReader, resident: bool) -> DecoderWeights:
+    def _weights(
+        self, reader: TensorReader, resident: bool, resident_experts: bool
+    ) -> DecoderWeights:
         config = self.config
         table = (config.vocab_size, config.hidden_size)
         embedding = reader.read("model.embed_tokens.weight", table)
         layers: Sequence[LayerWeights] = LazySequence(
-            config.num_layers, lambda index: self._layer(reader, index, resident)
+            config.num_layers,
+            lambda index: self._layer(reader, index, resident and resident_experts),
         )
         return DecoderWeights(
             embedding=embedding,
@@ -118,7 +129,7 @@ class Checkpoint:
             lm_head=embedding if config.tie_embeddings else reader.read("lm_head.weight", table),
         )
 
-    def _layer(self, reader: TensorReader, index: int, resident: bool) -> LayerWeights:
+    def _layer(self, reader: TensorReader, index: int, resident_experts: bool) -> LayerWeights:
         config, prefix = self.config, f"model.layers.{index}"
         norm = (config.hidden_size,)
         has_experts = index in config.moe_layers
@@ -126,11 +137,11 @@ class Checkpoint:
             input_norm=reader.read(f"{prefix}.input_layernorm.weight", norm),
             attention=self.family.attention(reader, self.file, config, index),
             post_attention_norm=reader.read(f"{prefix}.post_attention_layernorm.weight", norm),
-            moe=self._moe(reader, index, resident) if has_experts else None,
+            moe=self._moe(reader, index, resident_experts) if has_experts else None,
             dense=None if has_experts else self._dense(reader, index),
         )
 
-    def _moe(self, reader: TensorReader, index: int, resident: bool) -> MoELayerWeights:
+    def _moe(self, reader: TensorReader, index: int, resident_experts: bool) -> MoELayerWeights:
         config, family = self.config, self.family
         weight, bias, correction = family.router(reader, self.file, config, index)
         experts: Sequence[ExpertWeights] = LazySequence(
@@ -139,7 +150,7 @@ class Checkpoint:
         )
         return MoELayerWeights(
             router=np.ascontiguousarray(weight.T),
-            experts=list(experts) if resident else experts,
+            experts=list(experts) if resident_experts else experts,
             router_bias=bias,
             correction=correction,
             shared=family.shared(reader, self.file, config, index),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError, InputError
-from ..formats.cbi import CbiFile
+from ..formats.cbi import CbiFile, Stored
 from ..formats.colibri import ColibriFile
 from ..reference.weights import Array, Clamp, ExpertBias, ExpertWeights
 from .checkpoint import Checkpoint, open_checkpoint
@@ -117,6 +117,12 @@ class ContainerExperts(_Source):
         return self.file.router_bias(layer) if isinstance(self.file, CbiFile) else None
 
     def expert(self, layer: int, expert: int) -> ExpertWeights:
+        return self.file.expert(layer, expert)
+
+    def stored(self, layer: int, expert: int) -> Stored:
+        """The expert as the file has it, not de-quantised."""
+        if isinstance(self.file, CbiFile):
+            return self.file.stored_expert(layer, expert)
         return self.file.expert(layer, expert)
 
     def expert_bytes(self, layer: int) -> int:

@@ -21,6 +21,7 @@ def load_model(
     dtype: DTypeLike = np.float64,
     *,
     resident: bool = True,
+    resident_experts: bool = True,
     experts: str | Path | None = None,
 ) -> Decoder:
     """Read a checkpoint folder, ready to run.
@@ -28,6 +29,7 @@ def load_model(
     dtype : how weights are held; sums are in float64 whatever it is.
     resident : all weights in memory; False: each layer and expert is read when it is used, for
         models that are larger than the memory.
+    resident_experts : False: the layers in memory, but each expert read when it is used.
     experts : a ``.colibri`` or ``.cbi`` file to take the experts from; the rest, routers included,
         comes from the checkpoint. Its experts are read when they are used.
     Raises ModelError or FormatError, naming file and tensor.
@@ -36,7 +38,8 @@ def load_model(
     source: ExpertSource | None = None
     try:
         layers = range(checkpoint.config.num_moe_layers)
-        weights = checkpoint.weights(dtype, resident=resident and experts is None)
+        own_experts = resident_experts and experts is None
+        weights = checkpoint.weights(dtype, resident, own_experts)
         sizes = tuple(checkpoint.expert_bytes(layer) for layer in layers)
         if experts is not None:
             source = experts_for(checkpoint, experts)

@@ -194,6 +194,7 @@ class Decoder:
         generator = np.random.default_rng(seed)
         recorder = self.recorder() if trace else None
         cache, new = KVCache(), []
+        self._check_room(cache, ids.shape[1])
         room = self.config.max_seq_len - ids.shape[1]
         for _ in range(min(max_new_tokens, room)):
             output = self.forward(

@@ -123,6 +123,9 @@ def test_sampling_follows_the_probabilities():
 
 def test_generation_stops_at_the_last_position(model):
     assert len(model.generate([1] * 60, 50).token_ids) == 4
+    assert model.generate([1] * 64, 50).token_ids == []
+    with pytest.raises(InputError, match="longer than the model's positions"):
+        model.generate([1] * 65, 50)
 
 
 def test_generation_stops_at_end_of_text(tmp_path):
