@@ -93,7 +93,7 @@ DEFINITIONS = {
     "output_rel_error": "backend against the reference under the same policy: the worst of layers "
     "and of checked calls (the warm-up calls and the last timed one)",
     "capacity_rel_error": "reference under the policy against the dropless reference at the same "
-    "top_k: mean of layers, checked calls together",
+    "top_k: mean of layers, over up to 16 timed calls together, evenly spaced",
     "perplexity": "of the reference decoder on held-out text under this top_k and capacity; the "
     "size of its layer call is in this manifest, and is not this cell's",
 }
@@ -161,11 +161,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 def latest(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """cell_id -> its last record: a failed cell that was run again has two."""
-    found: dict[str, dict[str, Any]] = {}
-    for record in records:
-        found.pop(record["cell_id"], None)
-        found[record["cell_id"]] = record
-    return found
+    return {record["cell_id"]: record for record in records}
 
 
 def as_frame(records: Iterable[dict[str, Any]]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from colibri_lab.errors import InputError
 from colibri_lab.experiments import cell as cell_module
 from colibri_lab.experiments.grid import Cell
 from colibri_lab.experiments.inputs import load_inputs
-from colibri_lab.experiments.reference_runs import summarise_routing
+from colibri_lab.experiments.reference_runs import capacity_error, summarise_routing
 from colibri_lab.reference import Decoder
 
 from .helpers import MakeSweep, only
@@ -40,6 +40,7 @@ def test_a_record_holds_what_was_measured(make_sweep: MakeSweep, decoder: Decode
     routing = summarise_routing(decoder, calls, 2, Capacity.hard(1.0))
     np.testing.assert_array_equal(samples["expert_load"], routing.expert_load)
     assert record["dropped_fraction"] == routing.dropped_fraction
+    assert record["capacity_rel_error"] == capacity_error(decoder, calls, 2, Capacity.hard(1.0)) > 0
     shares = routing.expert_load / routing.expert_load.sum(axis=1, keepdims=True)
     entropy = [-sum(share * math.log2(share) for share in row if share) for row in shares]
     assert record["routing_entropy"] == pytest.approx(sum(entropy) / len(entropy))
