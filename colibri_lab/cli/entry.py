@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import ColibriError, InputError
+from ..errors import ColibriError, InputError, Interrupted
 from .output import print_error
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = build_parser().parse_args(arguments)
         return int(options.run(options) or DONE)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+    except (KeyboardInterrupt, Interrupted) as error:
+        print(str(error) or "stopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone; Python would complain once more at exit.

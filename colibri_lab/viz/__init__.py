@@ -1,0 +1,1 @@
+"""Figures, the report and the notebooks' controls: all that draws."""

@@ -1,0 +1,161 @@
+"""What a run shows, in words: each sentence from figures of the run, and no more than they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .select import around, base_cell, measured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..experiments import Run
+
+NOISE = 0.05  # medians that differ by less are called alike
+
+
+def findings(run: Run) -> list[str]:
+    """Sentences on batch size, expert cache, streams, top-k, capacity and the floor.
+
+    A sentence is left out where the run has no two cells to compare.
+    """
+    frame, base = measured(run), base_cell(run)
+    if frame.empty:
+        return ["No cell was measured."]
+    rules: tuple[Callable[[pd.DataFrame, dict[str, Any]], str | None], ...] = (
+        _batch, _cache, _cache_and_batch, _streams, _top_k, _capacity, _floor,
+    )  # fmt: skip
+    return [sentence for rule in rules if (sentence := rule(frame, base)) is not None]
+
+
+def _ends(frame: pd.DataFrame, base: dict[str, Any], axis: str) -> tuple[Any, Any] | None:
+    """The first and last cell along an axis, or None where there are not two."""
+    cells = around(frame, base, axis)
+    return (cells.iloc[0], cells.iloc[-1]) if len(cells) > 1 else None
+
+
+def _batch(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    ends = _ends(frame, base, "batch_size")
+    if ends is None:
+        return None
+    small, large = ends
+    return (
+        f"From batch {small['batch_size']} to {large['batch_size']} the median latency of a call "
+        f"goes from {small['latency_p50_ms']:.2f} to {large['latency_p50_ms']:.2f} ms "
+        f"({_times(large['latency_p50_ms'], small['latency_p50_ms'])}), and throughput from "
+        f"{small['tokens_per_s']:,.0f} to {large['tokens_per_s']:,.0f} tokens/s "
+        f"({_times(large['tokens_per_s'], small['tokens_per_s'])})."
+    )
+
+
+def _cache(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    ends = _ends(frame, base, "expert_cache_slots")
+    if ends is None:
+        return None
+    few, many = ends
+    return (
+        f"With {few['expert_cache_slots']} expert-cache slots a layer, "
+        f"{few['expert_miss_ratio']:.0%} of the look-ups miss; with {many['expert_cache_slots']}, "
+        f"{many['expert_miss_ratio']:.1%}. Median latency: {few['latency_p50_ms']:.2f} and "
+        f"{many['latency_p50_ms']:.2f} ms, {_compared(many, few)}."
+    )
+
+
+def _cache_and_batch(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    cells = around(frame, base, "batch_size").dropna(subset=["expert_loads_per_request"])
+    if len(cells) < 2:
+        return None
+    loads = ", ".join(
+        f"{load:.1f} at batch {size}"
+        for size, load in zip(cells["batch_size"], cells["expert_loads_per_request"], strict=True)
+    )
+    slots = base["expert_cache_slots"]
+    return f"Expert loads a request grow with the batch ({slots} slots a layer): {loads}."
+
+
+def _streams(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    ends = _ends(frame, base, "stream_count")
+    if ends is None:
+        return None
+    one, many = ends
+    verdict = _compared(many, one)
+    return (
+        f"{many['stream_count']} streams instead of {one['stream_count']}: median "
+        f"{one['latency_p50_ms']:.2f} to {many['latency_p50_ms']:.2f} ms, {verdict}; 99th "
+        f"percentile {one['latency_p99_ms']:.2f} to {many['latency_p99_ms']:.2f} ms."
+    )
+
+
+def _top_k(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    cells = around(frame, base, "top_k")
+    if len(cells) < 2:
+        return None
+    parts = [
+        f"top-{cell['top_k']}: {cell['latency_p50_ms']:.2f} ms, perplexity {cell['perplexity']:.2f}"
+        if cell["perplexity"] == cell["perplexity"]
+        else f"top-{cell['top_k']}: {cell['latency_p50_ms']:.2f} ms"
+        for _, cell in cells.iterrows()
+    ]
+    return f"Experts a token cost time and buy quality: {'; '.join(parts)}."
+
+
+def _capacity(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+    cells = around(frame, base, "capacity")
+    if len(cells) < 2:
+        return None
+    dropless = cells[cells["capacity"] == "none"]
+    parts = []
+    for _, cell in cells[cells["capacity"] != "none"].iterrows():
+        words = (
+            f"{cell['capacity']} drops {cell['dropped_fraction']:.1%} and moves "
+            f"{cell['moved_fraction']:.1%} of the assignments, which puts the output "
+            f"{cell['capacity_rel_error']:.0%} off"
+        )
+        before = dropless["perplexity"].iloc[0] if len(dropless) else np.nan
+        if before == before and cell["perplexity"] == cell["perplexity"]:
+            words += f" and perplexity at {cell['perplexity']:.2f} instead of {before:.2f}"
+        parts.append(words)
+    return f"At batch {base['batch_size']}, {'; '.join(parts)}."
+
+
+def _floor(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:  # noqa: ARG001 - as its kind
+    cells = frame.dropna(subset=["roofline_floor_ms"])
+    if cells.empty:
+        return None
+    factors = (cells["latency_p50_ms"] / cells["roofline_floor_ms"]).astype(float)
+    under = int((factors < 1).sum())
+    if under:
+        return (
+            f"{under} of {len(factors)} cells ran faster than the floor of this machine: the floor "
+            "or the time is wrong, and neither should be relied on."
+        )
+    return (
+        f"The median cell takes {factors.median():.0f} times what bandwidth and arithmetic alone "
+        f"would ask ({factors.min():.1f} to {factors.max():.0f} times): "
+        + (
+            "overhead a call and expert loads, not the experts' bytes, set the time here."
+            if factors.median() > 3
+            else "the machine's limits set the time here."
+        )
+    )
+
+
+def _times(value: float, reference: float) -> str:
+    return f"{value / reference:.1f} times" if reference else "from nothing"
+
+
+def _compared(new: pd.Series, old: pd.Series) -> str:
+    """Faster, slower or alike, with the ratio of medians.
+
+    Within the spread: the slower median is under the 90th percentile of the faster.
+    """
+    ratio = float(new["latency_p50_ms"] / old["latency_p50_ms"])
+    if abs(ratio - 1) < NOISE:
+        return "alike within 5 %"
+    verdict = f"{1 / ratio:.1f} times as fast" if ratio < 1 else f"{ratio:.1f} times as slow"
+    fast, slow = (new, old) if ratio < 1 else (old, new)
+    within = slow["latency_p50_ms"] < fast["latency_p90_ms"]
+    return f"{verdict}, though within the spread of the calls" if within else verdict

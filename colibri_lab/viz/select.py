@@ -1,0 +1,69 @@
+"""Choosing the cells of a run that a figure compares: one thing varies, the rest stands still."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..experiments import Run
+
+AXES = (
+    "backend", "batch_size", "seq_len", "top_k", "stream_count", "capacity", "expert_cache_slots",
+    "cache_policy",
+)  # fmt: skip
+NAMES = {
+    "backend": "backend",
+    "batch_size": "batch size",
+    "seq_len": "tokens a sequence",
+    "top_k": "top-k",
+    "stream_count": "streams",
+    "capacity": "capacity policy",
+    "expert_cache_slots": "expert-cache slots a layer",
+    "cache_policy": "cache policy",
+}
+
+
+def measured(run: Run) -> pd.DataFrame:
+    """The cells that have results."""
+    frame = run.frame
+    return frame[frame["status"] == "ok"].reset_index(drop=True)
+
+
+def base_cell(run: Run) -> dict[str, Any]:
+    """Axis -> its value in the cells that comparisons start from.
+
+    The design's base; for a full cross, which has none, the first cell that was measured.
+    """
+    frame = measured(run)
+    given = run.manifest["grid"].get("base") or {}
+    first = frame.iloc[0] if len(frame) else {}
+    return {axis: given.get(axis, first.get(axis)) for axis in AXES}
+
+
+def around(frame: pd.DataFrame, base: dict[str, Any], *varied: str) -> pd.DataFrame:
+    """The cells that differ from the base along the varied axes alone, in their order."""
+    import pandas as pd
+
+    kept = frame
+    for axis in AXES:
+        if axis not in varied:
+            value = base[axis]
+            kept = kept[kept[axis].isna() if pd.isna(value) else (kept[axis] == value)]
+    return kept.sort_values(list(varied), key=_sort_key) if varied else kept
+
+
+def _sort_key(column: pd.Series) -> pd.Series:
+    """Numbers by size; policies with the dropless one first."""
+    if column.name != "capacity":
+        return column
+    return column.map(lambda policy: (policy != "none", str(policy))).astype(str)
+
+
+def others(base: dict[str, Any], *varied: str) -> str:
+    """The axes that stand still, in words, for a caption."""
+    import pandas as pd
+
+    still = [axis for axis in AXES if axis not in varied and not pd.isna(base[axis])]
+    return ", ".join(f"{NAMES[axis]} {base[axis]}" for axis in still)
