@@ -11,17 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import reference
     from .capacity import Capacity
-    from .models import load_config, load_model, open_checkpoint
+    from .engine import Engine
+    from .experiments import Run, Sweep, merge_runs
+    from .models import Conversion, convert, load_config, load_model, open_checkpoint
     from .reference import Decoder, RoutingTrace
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Capacity",
+    "Conversion",
     "Decoder",
+    "Engine",
     "RoutingTrace",
+    "Run",
+    "Sweep",
+    "convert",
     "load_config",
     "load_model",
+    "merge_runs",
     "open_checkpoint",
     "reference",
 ]
@@ -29,10 +37,16 @@ __all__ = [
 # Each name's module; the modules are themselves reached as attributes by the import system.
 _HOMES = {
     "Capacity": "capacity",
+    "Conversion": "models",
     "Decoder": "reference",
+    "Engine": "engine",
     "RoutingTrace": "reference",
+    "Run": "experiments",
+    "Sweep": "experiments",
+    "convert": "models",
     "load_config": "models",
     "load_model": "models",
+    "merge_runs": "experiments",
     "open_checkpoint": "models",
 }
 

@@ -31,9 +31,11 @@ def test_import_is_fast() -> None:
     [
         "import colibri_lab",
         "import colibri_lab as cl; [getattr(cl, name) for name in cl.__all__ if name not in "
-        "('Run', 'Sweep', 'experiments', 'viz')]",
+        "('Run', 'Sweep', 'merge_runs')]",
+        "import colibri_lab.cli",
+        "from colibri_lab.cli.entry import build_parser; build_parser()",
     ],
-    ids=["package", "names without tables"],
+    ids=["package", "names without tables", "command line", "its options"],
 )
 def test_heavy_libraries_stay_out(code: str) -> None:
     pulled = run_python(f"{code}; import sys; print(*sys.modules)").split()
