@@ -10,7 +10,8 @@ from typing import Any
 from ..errors import ColibriError, InputError
 from .pdf import html_to_pdf
 
-SECONDS = 900
+SECONDS = 900  # a cell
+PARAMETERS, INTERACTIVE = "parameters", "interactive"
 STYLE = """<style>
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media print { pre { font-size: 8pt; } }
@@ -21,15 +22,17 @@ def report_notebook(source: str | Path, out: str | Path, parameters: Mapping[str
     """Execute a notebook and write it as .html, .pdf or .ipynb, by the ending of `out`.
 
     parameters : values in place of those in the cell that is tagged `parameters`.
-    The page holds its figures and no script, so that it opens with the network off; controls
-    (ipywidgets) do not survive. Where a cell fails, what ran until then is kept beside `out` as
-    .partial.ipynb. Raises InputError for an unknown parameter, ColibriError where a cell fails.
+    The page holds its figures and no script, so that it opens with the network off; cells tagged
+    `interactive`, whose controls would be dead there, are left out. Where a cell fails, what ran
+    until then is kept beside `out` as .partial.ipynb.
+    Raises InputError for an unknown parameter, ColibriError where a cell fails.
     """
     source, out = Path(source), Path(out)
     if out.suffix not in (".html", ".pdf", ".ipynb"):
         raise InputError("a notebook becomes .html, .pdf or .ipynb", found=out.name)
     notebook = read_notebook(source)
     inject(notebook, parameters)
+    notebook.cells = [cell for cell in notebook.cells if INTERACTIVE not in _tags(cell)]
     out.parent.mkdir(parents=True, exist_ok=True)
     execute(notebook, source.resolve().parent, out.with_suffix(".partial.ipynb"))
     if out.suffix == ".ipynb":
@@ -131,10 +134,11 @@ def _highlight_style() -> str:
 
 
 def _parameters_cell(notebook: Any) -> Any:
-    tagged = (
-        cell for cell in notebook.cells if "parameters" in cell.get("metadata", {}).get("tags", [])
-    )
-    return next(tagged, None)
+    return next((cell for cell in notebook.cells if PARAMETERS in _tags(cell)), None)
+
+
+def _tags(cell: Any) -> list[str]:
+    return list(cell.get("metadata", {}).get("tags", []))
 
 
 def _write(notebook: Any, path: Path) -> None:

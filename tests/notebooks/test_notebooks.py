@@ -1,0 +1,51 @@
+"""Every notebook runs from top to bottom."""
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from colibri_lab.viz.notebook import inject, read_notebook
+
+# What makes a notebook small enough for a test.
+PARAMETERS = {
+    "02_sweep": {
+        "batch_size": [1, 2],
+        "top_k": [1, 2],
+        "capacity": ["none", "hard:1.0"],
+        "repeats": 5,
+    },
+}
+
+
+def names(repository):
+    return sorted(path.stem for path in (repository / "notebooks").glob("*.ipynb"))
+
+
+def test_the_notebooks_are_here(repository):
+    assert {"00_start_here", "01_inside_a_moe_layer", "02_sweep"} <= set(names(repository))
+
+
+@pytest.mark.parametrize("name", ["00_start_here", "01_inside_a_moe_layer", "02_sweep"])
+def test_runs(repository, tmp_path, name):
+    notebook = read_notebook(repository / "notebooks" / f"{name}.ipynb")
+    parameters = PARAMETERS.get(name, {})
+    if parameters:
+        parameters = {**parameters, "out": str(tmp_path / "run")}
+    inject(notebook, parameters)
+    resources = {"metadata": {"path": repository / "notebooks"}}
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert outputs
+    assert not any(output.output_type == "error" for output in outputs)
+
+
+def test_style(repository):
+    """Committed clean, and no logic: no definition over three lines."""
+    for path in (repository / "notebooks").glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        assert notebook.cells[0].cell_type == "markdown"
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                assert not cell.outputs
+                assert cell.execution_count is None
+                assert "def " not in cell.source or len(cell.source.splitlines()) <= 6
