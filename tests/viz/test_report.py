@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-import xml.etree.ElementTree as ElementTree
+import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import numpy as np
@@ -65,7 +65,7 @@ def test_every_figure_has_two_looks_and_words(run):
         assert image["src"] != source["srcset"]
         for uri in (image["src"], source["srcset"]):
             content = base64.b64decode(uri.partition("base64,")[2])
-            assert ElementTree.fromstring(content).tag.endswith("svg")
+            assert ET.fromstring(content).tag.endswith("svg")
 
 
 SECTIONS = [
