@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..experiments import Run
 
 SWEPT = ("batch_size", "top_k", "stream_count", "capacity")
+SHORT = {"expert_cache_slots": "slots a layer"}
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def throughput(view: _View) -> ReportFigure | None:
     for series in ("top_k", "stream_count", "expert_cache_slots"):
         cells = view.cells("batch_size", series)
         if cells["batch_size"].nunique() > 1 and cells[series].nunique() > 1:
-            title = f"by {NAMES[series]}"
+            title = f"by {SHORT.get(series, NAMES[series])}"
             panels.append((cells, "batch_size", "tokens_per_s", series, "tokens/s", title))
     if not panels:
         return None
