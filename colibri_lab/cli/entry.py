@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import ColibriError, InputError, Interrupted
+from ..errors import CheckFailed, ColibriError, DeviceUnavailable, InputError, Interrupted
 from .output import print_error
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -27,6 +27,8 @@ COMMANDS = {
     "report": "a self-contained report of a run, or of a notebook with parameters",
     "lab": "JupyterLab in the notebooks",
 }
+# What the extra `report` brings; the other commands do without.
+OPTIONAL = {"jinja2", "matplotlib", "nbclient", "nbconvert", "nbformat", "pandas", "pyarrow"}
 
 
 class UsageError(InputError):
@@ -77,15 +79,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read the output has gone; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in OPTIONAL:
+            raise
+        print_error(_missing(error), as_json)
+        return FAILED
     except (ColibriError, OSError, MemoryError) as error:
         print_error(error, as_json)
         return USAGE if _is_input(error) else FAILED
 
 
+def _missing(error: ModuleNotFoundError) -> ColibriError:
+    return DeviceUnavailable(
+        f"{error.name} is not installed", hint="pip install 'colibri-lab[report]', or make setup"
+    )
+
+
 def _is_input(error: Any) -> bool:
     """Whether the error is about what was given, not about how the work went."""
-    from ..errors import CheckFailed, DeviceUnavailable
-
     return isinstance(error, ColibriError) and not isinstance(
         error, CheckFailed | DeviceUnavailable
     )
