@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .experiments import Run, Sweep, merge_runs
     from .models import Conversion, convert, load_config, load_model, open_checkpoint
     from .reference import Decoder, RoutingTrace
+    from .traces import read_trace, write_trace
 
 __version__ = "0.1.0.dev0"
 
@@ -31,7 +32,9 @@ __all__ = [
     "load_model",
     "merge_runs",
     "open_checkpoint",
+    "read_trace",
     "reference",
+    "write_trace",
 ]
 
 # Each name's module; the modules are themselves reached as attributes by the import system.
@@ -48,6 +51,8 @@ _HOMES = {
     "load_model": "models",
     "merge_runs": "experiments",
     "open_checkpoint": "models",
+    "read_trace": "traces",
+    "write_trace": "traces",
 }
 
 

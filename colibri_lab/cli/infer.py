@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, default=0.0, help="0: greedy")
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trace", type=Path, metavar="OUT.parquet", help="record the routing")
     parser.add_argument("--metrics", type=Path, metavar="OUT.prom", help="counters for Prometheus")
     parser.add_argument("--verbose", action="store_true", help="calls and times, an expert")
     parser.add_argument("--json", action="store_true", help="one JSON document")
@@ -148,6 +149,8 @@ def _generate(
         top_k=options.top_k,
         capacity=Capacity.parse(options.capacity),
         moe=None if engine is None else engine.run_layer,
+        routed=None if engine is None else engine.assigned,
+        trace=options.trace is not None,
         on_token=None if printer is None else printer.add,
     )
 
@@ -191,6 +194,10 @@ def _tell(
     }
     if engine is not None:
         summary |= _counts(engine)
+    if options.trace and generation.trace is not None:
+        from ..traces import write_trace
+
+        write_trace(generation.trace, options.trace)
     if options.metrics and engine is not None:
         _write_metrics(options.metrics, engine)
     if options.json:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..cache import make_policy
-from ..capacity import Capacity
+from ..capacity import Capacity, CapacityResult
 from ..config import check_top_k
 from ..errors import ColibriError, InputError, ShapeError
 from ..reference.weights import Array
@@ -193,6 +193,10 @@ class Engine:
         wait(work)  # all of them, even if one fails: the next call uses the same scratch
         for done in work:
             done.result()
+
+    def assigned(self, layer: int) -> CapacityResult:
+        """What the last call of an MoE layer routed; `Decoder.forward(routed=…)` takes this."""
+        return self._routing[layer].assigned
 
     @property
     def routing(self) -> dict[int, LayerRouting]:

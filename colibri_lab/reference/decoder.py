@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..capacity import Capacity
+from ..capacity import Capacity, CapacityResult
 from ..config import ModelConfig
 from ..errors import InputError, ShapeError
 from .experts import run_shared, swiglu
@@ -21,6 +21,7 @@ from .trace import DECODE, PREFILL, RoutingTrace, TraceRecorder
 from .weights import Array, DecoderWeights, LayerWeights, MoELayerWeights
 
 MoEFunction = Callable[[int, Array], Array]
+RoutedBy = Callable[[int], CapacityResult]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class _Pass:
     top_k: int
     capacity: Capacity
     moe: MoEFunction | None
+    routed: RoutedBy | None
     recorder: TraceRecorder | None
     start: int
     batch_size: int
@@ -87,6 +89,7 @@ class Decoder:
         top_k: int | None = None,
         capacity: Capacity | None = None,
         moe: MoEFunction | None = None,
+        routed: RoutedBy | None = None,
         recorder: TraceRecorder | None = None,
     ) -> DecoderOutput:
         """Logits of every position.
@@ -95,6 +98,8 @@ class Decoder:
         top_k, capacity : in place of the model's own.
         moe : moe(layer, hidden_states [T, H]) -> [T, H] in place of the reference's routed experts;
             layer counts MoE layers alone.
+        routed : routed(layer) is what the last `moe` call of a layer routed; without it a trace
+            has no rows of a replaced layer.
         recorder : add to this trace (implies trace).
         """
         ids = self.check_token_ids(token_ids)
@@ -106,6 +111,7 @@ class Decoder:
             top_k=self.config.moe.top_k if top_k is None else top_k,
             capacity=capacity or Capacity.none(),
             moe=moe,
+            routed=routed,
             recorder=recorder,
             start=self._check_room(cache, ids.shape[1]),
             batch_size=ids.shape[0],
@@ -147,20 +153,16 @@ class Decoder:
         if state.recorder is not None:
             state.inputs.append(hidden_states)
         if state.moe is not None:
-            return state.moe(index, hidden_states)
+            replaced = state.moe(index, hidden_states)
+            if state.routed is not None:
+                _record(state, index, state.routed(index))
+            return replaced
         output = moe_layer(
             hidden_states, weights, state.top_k, state.capacity, self.config.moe.rule
         )
         if state.recorder is not None:
             state.outputs.append(output)
-            state.recorder.add(
-                index,
-                output.assigned.topk_ids,
-                output.assigned.topk_weights,
-                batch_size=state.batch_size,
-                start=state.start,
-                phase=DECODE if state.start else PREFILL,
-            )
+            _record(state, index, output.assigned)
         return output.hidden_states
 
     def generate(
@@ -174,6 +176,7 @@ class Decoder:
         top_k: int | None = None,
         capacity: Capacity | None = None,
         moe: MoEFunction | None = None,
+        routed: RoutedBy | None = None,
         trace: bool = False,
         on_token: Callable[[int], None] | None = None,
     ) -> Generation:
@@ -198,7 +201,13 @@ class Decoder:
         room = self.config.max_seq_len - ids.shape[1]
         for _ in range(min(max_new_tokens, room)):
             output = self.forward(
-                ids, cache=cache, top_k=top_k, capacity=capacity, moe=moe, recorder=recorder
+                ids,
+                cache=cache,
+                top_k=top_k,
+                capacity=capacity,
+                moe=moe,
+                routed=routed,
+                recorder=recorder,
             )
             token = choose_token(output.logits[0, -1], temperature, top_p, generator)
             if token in self.config.eos_token_ids:
@@ -259,3 +268,16 @@ class Decoder:
                 hint="shorten the prompt or split it",
             )
         return cache.length
+
+
+def _record(state: _Pass, layer: int, assigned: CapacityResult) -> None:
+    """Add a layer call to the trace, where there is one."""
+    if state.recorder is not None:
+        state.recorder.add(
+            layer,
+            assigned.topk_ids,
+            assigned.topk_weights,
+            batch_size=state.batch_size,
+            start=state.start,
+            phase=DECODE if state.start else PREFILL,
+        )

@@ -1,0 +1,129 @@
+"""The project's own trace file: Parquet, one row an assignment, the header in its metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DeviceUnavailable, TraceError
+from ..formats.atomic import atomic_writer
+from ..reference.trace import COLUMNS, RoutingTrace
+
+KEY = b"colibri_lab.trace"
+VERSION = 1
+HEADER = ("num_layers", "num_experts", "top_k", "expert_bytes", "model", "source", "licence")
+PHASES = ("prefill", "decode")
+
+
+def write_trace(trace: RoutingTrace, path: str | Path) -> None:
+    """Write a trace; the file appears whole or not at all.
+
+    Raises DeviceUnavailable where pyarrow is not installed.
+    """
+    pa = _pyarrow()
+    import pyarrow.parquet as pq
+
+    columns: dict[str, Any] = {name: getattr(trace, name) for name in COLUMNS if name != "phase"}
+    phase = pa.DictionaryArray.from_arrays(trace.phase.astype(np.int8), list(PHASES))
+    header = {"version": VERSION, **{name: getattr(trace, name) for name in HEADER}}
+    table = pa.table({"phase": phase, **columns})
+    table = table.replace_schema_metadata({KEY: json.dumps(header).encode()})
+    with atomic_writer(Path(path)) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def read_trace(path: str | Path) -> RoutingTrace:
+    """Read what `write_trace` wrote.
+
+    Raises TraceError for a file that is none, lacks a column, or has ids out of range.
+    """
+    path = Path(path)
+    pa = _pyarrow()
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TraceError(
+            "the trace cannot be read", path=path, expected="a Parquet file", found=str(error)[:200]
+        ) from error
+    header = _header(table, path)
+    trace = RoutingTrace(**_columns(table, path), **header)
+    _check(trace, path)
+    return trace
+
+
+def _header(table: Any, path: Path) -> dict[str, Any]:
+    stored = (table.schema.metadata or {}).get(KEY)
+    if stored is None:
+        raise TraceError(
+            "the file has no trace header",
+            path=path,
+            expected=f"Parquet metadata {KEY.decode()}",
+            found=", ".join(table.column_names) or "no columns",
+            hint="it may be another engine's trace, which this version does not import",
+        )
+    try:
+        header = json.loads(stored)
+        version = header.pop("version")
+        header["expert_bytes"] = tuple(int(size) for size in header["expert_bytes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceError("the trace header is corrupt", path=path, found=str(error)) from error
+    if version != VERSION or set(header) != set(HEADER):
+        raise TraceError(
+            "the trace is of another version",
+            path=path,
+            expected=f"version {VERSION} with {', '.join(HEADER)}",
+            found=f"version {version} with {', '.join(header)}",
+        )
+    return header
+
+
+def _columns(table: Any, path: Path) -> dict[str, Any]:
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise TraceError(
+            "the trace lacks a column", path=path, expected=", ".join(COLUMNS),
+            found=f"none named {', '.join(missing)}",
+        )  # fmt: skip
+    columns = {}
+    for name, dtype in COLUMNS.items():
+        column = table.column(name).combine_chunks()
+        if name == "phase":
+            values = np.array([PHASES.index(text) for text in column.to_pylist()], dtype)
+        else:
+            values = column.to_numpy(zero_copy_only=False).astype(dtype)
+        columns[name] = values
+    return columns
+
+
+def _check(trace: RoutingTrace, path: Path) -> None:
+    limits = {"layer": (0, trace.num_layers), "expert": (-1, trace.num_experts),
+              "slot": (0, trace.top_k), "request": (0, None), "step": (0, None)}  # fmt: skip
+    for name, (low, high) in limits.items():
+        values = getattr(trace, name)
+        bad = (values < low) | (values >= high if high is not None else False)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise TraceError(
+                f"{name} is out of range in row {row}",
+                path=path,
+                expected=f"{low} or more" if high is None else f"{low} to {high - 1}",
+                found=int(values[row]),
+            )
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise DeviceUnavailable(
+            "traces are Parquet files, which need pyarrow",
+            hint="pip install 'colibri-lab[report]', or make setup",
+        ) from error
+    return pa
