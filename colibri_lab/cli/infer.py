@@ -246,8 +246,8 @@ def _print_experts(engine: Engine) -> None:
 
 
 def _write_metrics(path: Path, engine: Engine) -> None:
+    from ..atomic import atomic_writer
     from ..engine.health import prometheus_text
-    from ..formats.atomic import atomic_writer
 
     with atomic_writer(path) as file:
         file.write(prometheus_text(engine.stats).encode())

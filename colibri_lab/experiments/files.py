@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..atomic import atomic_writer
 from ..errors import RunError
 
 LOCK_NAME = ".lock"
@@ -49,18 +50,8 @@ def make_folder(path: Path) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file by `data`, or leave it as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+    with writing(path), atomic_writer(path) as file:
+        file.write(data)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

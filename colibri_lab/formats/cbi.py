@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..atomic import atomic_writer
 from ..errors import FormatError, InputError, ShapeError
 from ..reference.weights import ExpertWeights
-from .atomic import atomic_writer
 from .cbi_layout import CRC_OFFSET, INT8, CbiHeader, checksum, read_header
 from .colibri import check_index
 from .mapping import MappedFile

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..atomic import atomic_writer
 from ..errors import FormatError, InputError
 from ..reference.weights import ExpertWeights
-from .atomic import atomic_writer
 from .mapping import MappedFile
 
 MAGIC = b"COLI"

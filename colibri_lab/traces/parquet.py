@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import atomic_writer
 from ..errors import DeviceUnavailable, TraceError
-from ..formats.atomic import atomic_writer
 from ..reference.trace import COLUMNS, RoutingTrace
 
 KEY = b"colibri_lab.trace"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import InputError
+from .errors import InputError
 
 
 @contextmanager
