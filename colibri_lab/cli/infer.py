@@ -6,18 +6,24 @@ than the free memory works on the cpu backend: its layers are then read when the
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .output import note, print_json
+from .progress import bar
 
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..reference import Decoder, Generation
+    from ..reference.decoder import MoEFunction
+    from ..reference.weights import Array
 
 EXAMPLE = "Example: colibri-lab infer --model data/tiny-moe --prompt 'In the beginning' --verbose"
 REPLACEMENT = "\ufffd"  # what an unfinished character decodes to
@@ -95,9 +101,11 @@ def _load(options: argparse.Namespace) -> Decoder:
 
     from ..models import load_model
 
+    options.show_layers = False
     if options.backend == "numpy":
         return load_model(options.model, experts=options.experts)
     resident = _layers_fit(options.model)
+    options.show_layers = not resident  # each then takes a while
     if not resident:
         note("the layers do not fit the free memory: each is read when it is used")
     return load_model(options.model, np.float32, resident=resident, resident_experts=False)
@@ -140,19 +148,37 @@ def _generate(
 ) -> Generation:
     from ..capacity import Capacity
 
-    return model.generate(
-        ids,
-        options.max_new_tokens,
-        temperature=options.temperature,
-        top_p=options.top_p,
-        seed=options.seed,
-        top_k=options.top_k,
-        capacity=Capacity.parse(options.capacity),
-        moe=None if engine is None else engine.run_layer,
-        routed=None if engine is None else engine.assigned,
-        trace=options.trace is not None,
-        on_token=None if printer is None else printer.add,
-    )
+    layers = options.max_new_tokens * model.config.num_moe_layers
+    with bar("layers") if options.show_layers else nullcontext() as progress:
+        return model.generate(
+            ids,
+            options.max_new_tokens,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            top_k=options.top_k,
+            capacity=Capacity.parse(options.capacity),
+            moe=None if engine is None else _watched(engine, layers, progress),
+            routed=None if engine is None else engine.assigned,
+            trace=options.trace is not None,
+            on_token=None if printer is None else printer.add,
+        )
+
+
+def _watched(
+    engine: Engine, total: int, progress: Callable[[int, int], None] | None
+) -> MoEFunction:
+    """The engine's layers, each of which moves the bar on."""
+    if progress is None:
+        return engine.run_layer
+    done = itertools.count(1)
+
+    def moe(layer: int, hidden_states: Array) -> Array:
+        output = engine.run_layer(layer, hidden_states)
+        progress(next(done), total)
+        return output
+
+    return moe
 
 
 @dataclass

@@ -42,8 +42,9 @@ def quantize_matrix(matrix: Array, by_row: bool) -> tuple[NDArray[np.int8], NDAr
 
 
 def dequantize_matrix(matrix: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """int8 [R, C] times its scales [R] or [1]."""
-    return matrix.astype(np.float32) * scales[:, None]
+    """int8 [R, C] times its scales [R] or [1]; scales of a corrupt file may give infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(matrix.astype(np.float32) * scales[:, None])
 
 
 def quantize_expert(expert: ExpertWeights, by_row: bool) -> QuantizedExpert:
