@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in arguments
     try:
         options = build_parser().parse_args(arguments)
-        return int(options.run(options) or DONE)
+        return _run(options)
     except (KeyboardInterrupt, Interrupted) as error:
         print(str(error) or "stopped", file=sys.stderr)
         return INTERRUPTED
@@ -87,6 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ColibriError, OSError, MemoryError) as error:
         print_error(error, as_json)
         return USAGE if _is_input(error) else FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    status = options.run(options) or DONE
+    sys.stdout.flush()  # not at exit, where nobody handles that the reader has gone
+    return int(status)
 
 
 def _missing(error: ModuleNotFoundError) -> ColibriError:

@@ -334,7 +334,10 @@ def test_a_closed_pipe_ends_quietly(folder):
     reading_end, writing_end = os.pipe()
     os.close(reading_end)  # as when `head` has seen enough
     command = [sys.executable, "-m", "colibri_lab", "inspect", str(folder)]
-    done = subprocess.run(command, stdout=writing_end, stderr=subprocess.PIPE, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        command, stdout=writing_end, stderr=subprocess.PIPE, env=buffered, check=False
+    )
     os.close(writing_end)
     assert done.stderr == b""
     assert done.returncode == 1

@@ -126,7 +126,8 @@ def dequantised(tensors):
 
 def test_mxfp4_equals_its_dequantised_twin(tmp_path):
     twin = rewrite(MXFP4, tmp_path, dequantised(tensors_of(MXFP4)), quantization_config=...)
-    assert np.array_equal(logits(twin), logits(checkpoint_folder(MXFP4)))
+    # Not bit for bit: the arrays' layouts differ, and with them the order in which BLAS may sum.
+    assert logits(twin) == pytest.approx(logits(checkpoint_folder(MXFP4)), rel=0, abs=1e-12)
 
 
 def test_bytes_of_an_expert_in_mxfp4():
