@@ -1,5 +1,7 @@
 """Every notebook runs from top to bottom."""
 
+import re
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -14,7 +16,10 @@ PARAMETERS = {
         "capacity": ["none", "hard:1.0"],
         "repeats": 5,
     },
+    "03_bring_your_own_model": {"num_tokens": 128},
 }
+WRITES = {"02_sweep": "out", "03_bring_your_own_model": "folder"}
+NAMES = ("00_start_here", "01_inside_a_moe_layer", "02_sweep", "03_bring_your_own_model")
 
 
 def names(repository):
@@ -22,21 +27,29 @@ def names(repository):
 
 
 def test_the_notebooks_are_here(repository):
-    assert {"00_start_here", "01_inside_a_moe_layer", "02_sweep"} <= set(names(repository))
+    assert names(repository) == list(NAMES)
 
 
-@pytest.mark.parametrize("name", ["00_start_here", "01_inside_a_moe_layer", "02_sweep"])
+@pytest.mark.parametrize("name", NAMES)
 def test_runs(repository, tmp_path, name):
     notebook = read_notebook(repository / "notebooks" / f"{name}.ipynb")
     parameters = PARAMETERS.get(name, {})
-    if parameters:
-        parameters = {**parameters, "out": str(tmp_path / "run")}
+    if name in WRITES:
+        parameters = {**parameters, WRITES[name]: str(tmp_path / "written")}
     inject(notebook, parameters)
     resources = {"metadata": {"path": repository / "notebooks"}}
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert outputs
     assert not any(output.output_type == "error" for output in outputs)
+
+
+def test_solutions_stay_folded(repository):
+    """A blank line would end the HTML block, and the solutions would lie open in a page."""
+    for path in (repository / "notebooks").glob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            for folded in re.findall(r"<details>.*?</details>", cell.source, re.DOTALL):
+                assert "\n\n" not in folded
 
 
 def test_style(repository):
