@@ -7,7 +7,10 @@ UV := .uv/bin/uv
 BIN := .venv/bin
 READY := .venv/.ready
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
-EXTRAS := --extra lab --group test $(if $(wildcard tests/browser),--group browser)
+# The browser's tests need playwright, and are skipped where there is no browser.
+FOLDERS := $(subst :, ,$(PATH))
+CHROMIUM := $(firstword $(wildcard $(FOLDERS:=/chromium) $(FOLDERS:=/google-chrome)))
+EXTRAS := --extra lab --group test $(if $(CHROMIUM),--group browser)
 # Without this, uv would fetch an interpreter of its own where the machine's is unsuitable.
 export UV_PYTHON_DOWNLOADS := never
 # A network may have certificates of its own, known to the system and not to uv.
