@@ -12,8 +12,6 @@ import urllib.request
 import nbformat
 import pytest
 
-pytest.importorskip("playwright", reason="playwright is not installed")
-pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -24,6 +22,7 @@ STARTED_WITHIN_S = 60
 
 @pytest.fixture(scope="session")
 def browser():
+    pytest.importorskip("playwright", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium on the path")
     from playwright.sync_api import expect, sync_playwright
@@ -38,6 +37,7 @@ def browser():
 @pytest.fixture
 def lab(tmp_path):
     """(address, folder): JupyterLab on a free port, with settings of its own."""
+    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
     settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(
