@@ -25,6 +25,7 @@ COMMANDS = {
     "infer": "generate text",
     "sweep": "measure a grid of settings into a run folder",
     "report": "a self-contained report of a run, or of a notebook with parameters",
+    "trace": "routing traces: import, describe, replay against cache policies",
     "lab": "JupyterLab in the notebooks",
 }
 # What the extra `report` brings; the other commands do without.

@@ -388,3 +388,49 @@ def test_infer_records_a_trace(capsys, folder, tmp_path):
     cpu, numpy = (read_trace(tmp_path / f"{name}.parquet") for name in ("cpu", "numpy"))
     assert np.array_equal(cpu.expert, numpy.expert)
     assert len(cpu) == (5 + 2) * 2 * 2
+
+
+def test_trace_import_stats_and_replay(capsys, folder, tmp_path):
+    recorded, out = tmp_path / "r.parquet", tmp_path / "t.parquet"
+    run(capsys, "infer", "--model", folder, "--prompt", "HELLO", "--max-new-tokens", 9,
+        "--trace", recorded)  # fmt: skip
+    status, document = run_json(capsys, "trace", "import", recorded, "-o", out)
+    assert (status, document["assignments"]) == (0, (5 + 8) * 2 * 2)
+    status, facts = run_json(capsys, "trace", "stats", out)
+    assert (facts["prefill_tokens"], facts["decode_tokens"]) == (5, 8)
+    assert facts["cycle_bytes"] == 2 * 2 * 3 * 16 * 24 * 4
+    status, document = run_json(
+        capsys, "trace", "replay", out, "--policy", "lru,belady", "--slots", "4,8"
+    )
+    assert status == 0
+    assert [(r["policy"], r["budget_bytes"]) for r in document["results"]] == [
+        (policy, slots * 3 * 16 * 24 * 4) for slots in (4, 8) for policy in ("lru", "belady")
+    ]
+    assert document["results"][2]["misses"] <= 8
+    status, text, _ = run(capsys, "trace", "replay", out, "--slots", "4")
+    assert "belady" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["replay"], "needs budgets"),
+        (["replay", "--slots", "4", "--budget-mib", "1"], "needs budgets"),
+        (["replay", "--slots", "0"], "must be positive"),
+        (["replay", "--slots", "4", "--policy", "magic"], "not known"),
+        (["import", "--format", "magic", "-o", "x.parquet"], "format is not known"),
+    ],
+)
+def test_bad_trace_usage(capsys, folder, tmp_path, arguments, words):
+    out = tmp_path / "r.parquet"
+    run(capsys, "infer", "--model", folder, "--prompt", "A", "--trace", out)
+    status, _, err = run(capsys, "trace", arguments[0], out, *arguments[1:])
+    assert status == 2
+    assert words in err
+
+
+def test_what_is_no_trace(capsys, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    status, _, err = run(capsys, "trace", "stats", tmp_path / "x.csv")
+    assert status == 2
+    assert "no known trace format" in err

@@ -1,0 +1,212 @@
+"""Replaying a routing trace against an expert cache.
+
+The accounting: batches in order, a batch being one layer call; one look-up for each distinct expert
+of the batch; a miss reads the expert's bytes; the cache is one budget over (layer, expert) entries;
+eviction runs after the batch and never takes what the batch itself used. So no policy holds more
+than its budget, but for what the current batch needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CheckFailed, InputError, TraceError
+from ..reference.trace import DECODE, RoutingTrace
+from .optimum import Optimum
+from .policies import POLICIES, Policy, make_policy
+
+OPTIMUM = "belady"
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The look-ups of a trace.
+
+    keys : [N] int64, layer * num_experts + expert, a batch's distinct ones in order of first use.
+    starts : [B+1] int64, batch b has keys starts[b] to starts[b+1].
+    decode : [B] bool.   key_bytes : [L * E] int64.
+    """
+
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    decode: NDArray[np.bool_]
+    key_bytes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.decode)
+
+    def groups(self) -> Iterator[tuple[list[int], bool]]:
+        """Each batch's keys, and whether it is of decode."""
+        parts = np.split(self.keys, self.starts[1:-1])
+        return zip((part.tolist() for part in parts), self.decode.tolist(), strict=True)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What one policy did with one budget.
+
+    hit_ratio, decode_hit_ratio, prefill_hit_ratio : of look-ups; nan where there was none.
+    bytes_read : of misses.   peak_, mean_resident_bytes : over batches, after their eviction.
+    regret : misses over the optimum's, less one; 0 for the optimum itself.
+    exact : whether the optimum it is held against is exact, or (unequal sizes) a heuristic.
+    """
+
+    policy: str
+    budget_bytes: int
+    hit_ratio: float
+    decode_hit_ratio: float
+    prefill_hit_ratio: float
+    misses: int
+    bytes_read: int
+    peak_resident_bytes: int
+    mean_resident_bytes: float
+    regret: float
+    exact: bool
+
+
+@dataclass
+class _Counts:
+    """hits, lookups : [prefill, decode]."""
+
+    hits: list[int]
+    lookups: list[int]
+    bytes_read: int = 0
+    peak: int = 0
+    resident_sum: int = 0  # over batches
+
+    @property
+    def misses(self) -> int:
+        return sum(self.lookups) - sum(self.hits)
+
+
+def batches(trace: RoutingTrace) -> Batches:
+    """The layer calls of a trace; TraceError where it has none or no sizes.
+
+    A call ends where the layer or the phase changes, and in decode where the step does.
+    """
+    kept = trace.expert >= 0
+    layer, expert = trace.layer[kept].astype(np.int64), trace.expert[kept].astype(np.int64)
+    phase, step = trace.phase[kept], trace.step[kept]
+    if not len(layer):
+        raise TraceError("the trace is empty", expected="one assignment or more", found=0)
+    if not all(size > 0 for size in trace.expert_bytes):
+        raise TraceError(
+            "the trace does not say how large experts are",
+            expected="expert_bytes of every layer",
+            found=list(trace.expert_bytes)[:4],
+            hint="give --expert-bytes when it is imported",
+        )
+    changed = (np.diff(layer) != 0) | (np.diff(phase) != 0)
+    changed |= (phase[1:] == DECODE) & (np.diff(step) != 0)
+    call = np.concatenate([[0], np.cumsum(changed)])
+    keys = layer * trace.num_experts + expert
+    first = _first_in_call(call, keys)
+    counts = np.bincount(call[first], minlength=call[-1] + 1)
+    begins = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    return Batches(
+        keys=keys[first],
+        starts=np.concatenate([[0], np.cumsum(counts)]),
+        decode=phase[begins] == DECODE,
+        key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
+    )
+
+
+def _first_in_call(call: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions at which a call uses a key for the first time, in order."""
+    combined = call * (int(keys.max()) + 1) + keys
+    return np.sort(np.unique(combined, return_index=True)[1])
+
+
+def replay(
+    trace: RoutingTrace | Batches, policies: Sequence[str], budgets_bytes: Sequence[int]
+) -> list[Replay]:
+    """Every policy at every budget, each with its regret against the optimum.
+
+    policies : names in `POLICIES`, or ``belady`` for the optimum.   budgets_bytes : of the cache.
+    Raises InputError for an unknown policy or a budget under 1, CheckFailed where a policy beats
+    an exact optimum or holds more than it may: that would be a fault of this code.
+    """
+    calls = trace if isinstance(trace, Batches) else batches(trace)
+    for name in policies:
+        if name not in (*POLICIES, OPTIMUM):
+            make_policy(name)  # raises, with the known ones
+    exact = bool((calls.key_bytes == calls.key_bytes[0]).all())
+    results = []
+    for budget in budgets_bytes:
+        if budget < 1:
+            raise InputError("a budget must be positive", expected="1 byte or more", found=budget)
+        best = run_policy(calls, Optimum(calls.keys), budget)
+        for name in policies:
+            is_best = name == OPTIMUM
+            counts = best if is_best else run_policy(calls, make_policy(name), budget)
+            results.append(_result(name, budget, counts, best, exact, len(calls)))
+    return results
+
+
+def run_policy(calls: Batches, policy: Policy, budget_bytes: int) -> _Counts:
+    """Replay once."""
+    sizes = calls.key_bytes.tolist()
+    resident: set[int] = set()
+    held = 0
+    counts = _Counts([0, 0], [0, 0])
+    for used, decode in calls.groups():
+        for key in used:
+            if key in resident:
+                policy.on_hit(key)
+                counts.hits[decode] += 1
+            else:
+                policy.on_insert(key)
+                resident.add(key)
+                held += sizes[key]
+                counts.bytes_read += sizes[key]
+        counts.lookups[decode] += len(used)
+        held = _evict(policy, resident, set(used), held, budget_bytes, sizes)
+        counts.peak = max(counts.peak, held)
+        counts.resident_sum += held
+    return counts
+
+
+def _evict(
+    policy: Policy, resident: set[int], used: set[int], held: int, budget: int, sizes: list[int]
+) -> int:
+    """Evict until the budget holds, or only the batch is left; returns the bytes held."""
+    while held > budget:
+        victim = policy.victim(used)
+        if not isinstance(victim, int):
+            break
+        policy.on_evict(victim)
+        resident.remove(victim)
+        held -= sizes[victim]
+    return held
+
+
+def _result(
+    name: str, budget: int, counts: _Counts, best: _Counts, exact: bool, num_batches: int
+) -> Replay:
+    if exact and counts.misses < best.misses:
+        raise CheckFailed(
+            f"{name} beat the optimum",
+            expected=f"{best.misses} misses or more",
+            found=counts.misses,
+        )
+    return Replay(
+        policy=name,
+        budget_bytes=budget,
+        hit_ratio=_ratio(sum(counts.hits), sum(counts.lookups)),
+        decode_hit_ratio=_ratio(counts.hits[1], counts.lookups[1]),
+        prefill_hit_ratio=_ratio(counts.hits[0], counts.lookups[0]),
+        misses=counts.misses,
+        bytes_read=counts.bytes_read,
+        peak_resident_bytes=counts.peak,
+        mean_resident_bytes=counts.resident_sum / num_batches,
+        regret=_ratio(counts.misses - best.misses, best.misses) if best.misses else 0.0,
+        exact=exact,
+    )
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")

@@ -1,0 +1,89 @@
+"""What a trace is like, before anything is replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TraceError
+from ..reference.metrics import balancedness, entropy_bits
+from ..reference.trace import DECODE, RoutingTrace
+
+FEW_STEPS = 100  # fewer decode steps than this say little of a long run
+
+
+def trace_stats(trace: RoutingTrace) -> dict[str, Any]:
+    """Facts by name.
+
+    cycle_bytes : bytes that one decode token touches over all layers, mean; a cache below it cannot
+        hold what comes back in the next token, and LRU falls to zero.
+    distinct_share : experts that were used at all, over all experts; [L].
+    step_overlap : of a decode step's experts, the share that the step before used, same layer; [L].
+    """
+    if not len(trace):
+        raise TraceError("the trace is empty", expected="one assignment or more", found=0)
+    load = trace.expert_load()
+    decode = trace.phase == DECODE
+    return {
+        "model": trace.model,
+        "source": trace.source,
+        "num_layers": trace.num_layers,
+        "num_experts": trace.num_experts,
+        "top_k": trace.top_k,
+        "assignments": len(trace),
+        "dropped": int((trace.expert < 0).sum()),
+        "requests": len(np.unique(trace.request)),
+        "prefill_tokens": _tokens(trace, ~decode),
+        "decode_tokens": _tokens(trace, decode),
+        "experts_bytes": int(sum(trace.expert_bytes)) * trace.num_experts,
+        "cycle_bytes": _cycle_bytes(trace, decode),
+        "entropy_bits": entropy_bits(load),
+        "balancedness": balancedness(load),
+        "distinct_share": (load > 0).mean(axis=1),
+        "step_overlap": step_overlap(trace),
+        "warnings": _warnings(trace, decode),
+    }
+
+
+def _tokens(trace: RoutingTrace, rows: NDArray[np.bool_]) -> int:
+    """Different (request, step) of these rows."""
+    pairs = np.stack([trace.request[rows], trace.step[rows]], axis=1)
+    return len(np.unique(pairs, axis=0))
+
+
+def _cycle_bytes(trace: RoutingTrace, decode: NDArray[np.bool_]) -> float:
+    tokens = _tokens(trace, decode)
+    if not tokens:
+        return float("nan")
+    sizes = np.array(trace.expert_bytes, np.float64)
+    used = decode & (trace.expert >= 0)
+    return float(sizes[trace.layer[used]].sum() / tokens)
+
+
+def step_overlap(trace: RoutingTrace) -> NDArray[np.float64]:
+    """[L] share of a decode step's experts that the request's step before used in that layer."""
+    shape = (trace.num_layers, trace.num_experts)
+    kept = (trace.phase == DECODE) & (trace.expert >= 0)
+    hits, total = np.zeros(shape[0]), np.zeros(shape[0])
+    for request in np.unique(trace.request[kept]):
+        rows = kept & (trace.request == request)
+        first = trace.step[rows].min()
+        used = np.zeros((trace.step[rows].max() - first + 1, *shape), bool)
+        used[trace.step[rows] - first, trace.layer[rows], trace.expert[rows]] = True
+        hits += (used[1:] & used[:-1]).sum(axis=(0, 2))
+        total += used[1:].sum(axis=(0, 2))
+    return np.divide(hits, total, out=np.full(shape[0], np.nan), where=total > 0)
+
+
+def _warnings(trace: RoutingTrace, decode: NDArray[np.bool_]) -> list[str]:
+    found = []
+    tokens = _tokens(trace, decode)
+    if tokens < FEW_STEPS:
+        found.append(f"only {tokens} decode tokens: too few to say much of long runs")
+    if len(np.unique(trace.request)) == 1:
+        found.append("one request: nothing is known of how requests share the cache")
+    if not all(size > 0 for size in trace.expert_bytes):
+        found.append("expert sizes are missing: byte budgets cannot be replayed")
+    return found
