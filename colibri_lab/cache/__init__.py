@@ -1,5 +1,16 @@
 """Which experts stay in memory: policies, shared by the live cache and offline replays."""
 
-from .policies import LRU, POLICIES, Policy, make_policy
+from .catalog import POLICIES, make_policy
+from .policies import LRU, Policy
+from .replay import Batches, Replay, batches, replay
 
-__all__ = ["LRU", "POLICIES", "Policy", "make_policy"]
+__all__ = [
+    "LRU",
+    "POLICIES",
+    "Batches",
+    "Policy",
+    "Replay",
+    "batches",
+    "make_policy",
+    "replay",
+]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Container, Hashable
 from typing import Protocol
-
-from ..errors import InputError
 
 
 class Policy(Protocol):
@@ -130,21 +128,3 @@ class Random:
     def victim(self, protected: Container[Hashable]) -> Hashable | None:
         free = [key for key in self._resident if key not in protected]
         return self._generator.choice(free) if free else None
-
-
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "lru": LRU,
-    "fifo": FIFO,
-    "clock": CLOCK,
-    "lfu": LFU,
-    "random": Random,
-}
-
-
-def make_policy(name: str) -> Policy:
-    """A fresh policy by name; InputError lists the known ones."""
-    if name not in POLICIES:
-        raise InputError(
-            "cache policy is not known", expected=f"one of {', '.join(POLICIES)}", found=name
-        )
-    return POLICIES[name]()

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from ..errors import CheckFailed, InputError, TraceError
 from ..reference.trace import DECODE, RoutingTrace
+from .catalog import POLICIES, make_policy
 from .optimum import Optimum
-from .policies import POLICIES, Policy, make_policy
+from .policies import Policy
 
 OPTIMUM = "belady"
 

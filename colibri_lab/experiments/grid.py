@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cache.policies import POLICIES
+from ..cache import POLICIES
 from ..capacity import Capacity
 from ..config import check_top_k
 from ..errors import InputError
