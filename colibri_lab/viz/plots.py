@@ -247,7 +247,7 @@ def against_floor(frame: pd.DataFrame, theme: Theme) -> Figure:
                   linestyle="-" if factor == 1 else ":")  # fmt: skip
         text = "the floor" if factor == 1 else f"{factor} times the floor"
         axes.annotate(
-            text, (ends[1], ends[1] * factor), (-4, -16), textcoords="offset points", ha="right",
+            text, (ends[1], ends[1] * factor), (-4, -22), textcoords="offset points", ha="right",
             va="top", color=theme.muted, fontsize=8.5,
         )  # fmt: skip
     axes.set_xscale("log")
