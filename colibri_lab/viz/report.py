@@ -92,7 +92,7 @@ def render(run: Run) -> str:
         warnings=manifest.get("warnings", []),
         unavailable=manifest.get("unavailable", {}),
         definitions=manifest.get("definitions", {}),
-        provenance=_provenance(manifest),
+        provenance=_provenance(manifest, frame),
         synthetic=bool((manifest.get("inputs") or {}).get("synthetic")),
     )
 
@@ -150,7 +150,7 @@ def _failures(frame: pd.DataFrame) -> list[tuple[str, str]]:
     return [(str(cell["cell_id"]), str(cell["error"])) for _, cell in failed.iterrows()]
 
 
-def _provenance(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+def _provenance(manifest: dict[str, Any], frame: pd.DataFrame) -> list[tuple[str, str]]:
     environment, commit = manifest["environment"], manifest.get("commit")
     packages = ", ".join(
         f"{name} {version}" for name, version in environment["packages"].items() if version
@@ -164,9 +164,20 @@ def _provenance(manifest: dict[str, Any]) -> list[tuple[str, str]]:
         ("Processor", f"{environment['cpu'] or environment['architecture']}; "
                       f"{', '.join(environment['simd']) or 'SIMD unknown'}; "
                       + ", ".join(f"{k} {v}" for k, v in environment["caches"].items())),
-        ("Device", "real: everything ran on this processor, nothing was emulated"),
+        ("Device", _device(frame)),
         ("Model", f"fingerprint {manifest['model_fingerprint']}"),
         ("Seeds", ", ".join(f"{name} {seed}" for name, seed in manifest["seeds"].items())),
         ("Records", f"schema version {manifest['schema_version']}; records.jsonl and samples/ in "
                     "the run folder hold every figure's numbers"),
     ]  # fmt: skip
+
+
+def _device(frame: pd.DataFrame) -> str:
+    """What the cells ran on, and which of them on an emulated device."""
+    devices = ", ".join(sorted(frame["device"].dropna().unique())) or "none"
+    emulated = int(frame["emulated"].fillna(False).sum())
+    return f"{devices}; " + (
+        f"{emulated} of {len(frame)} cells ran on an emulated device"
+        if emulated
+        else "real, nothing was emulated"
+    )
