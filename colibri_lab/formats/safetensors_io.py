@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy, which safetensors then returns
@@ -161,12 +160,7 @@ class CheckpointFiles:
     def __enter__(self) -> CheckpointFiles:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
