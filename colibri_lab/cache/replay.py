@@ -40,6 +40,12 @@ class Batches:
     def __len__(self) -> int:
         return len(self.decode)
 
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes that the largest batch needs at once."""
+        sums = np.add.reduceat(self.key_bytes[self.keys], self.starts[:-1])
+        return int(sums.max())
+
     def groups(self) -> Iterator[tuple[list[int], bool]]:
         """Each batch's keys, and whether it is of decode."""
         parts = np.split(self.keys, self.starts[1:-1])
@@ -136,6 +142,7 @@ def replay(
         if name not in (*POLICIES, OPTIMUM):
             make_policy(name)  # raises, with the known ones
     exact = bool((calls.key_bytes == calls.key_bytes[0]).all())
+    largest = calls.largest_bytes
     results = []
     for budget in budgets_bytes:
         if budget < 1:
@@ -144,30 +151,54 @@ def replay(
         for name in policies:
             is_best = name == OPTIMUM
             counts = best if is_best else run_policy(calls, make_policy(name), budget)
+            _check(name, counts, best, exact, max(budget, largest))
             results.append(_result(name, budget, counts, best, exact, len(calls)))
     return results
 
 
-def run_policy(calls: Batches, policy: Policy, budget_bytes: int) -> _Counts:
-    """Replay once."""
+@dataclass(frozen=True)
+class Step:
+    """One batch of a replay.
+
+    used : its keys.   missed : those of them that were not resident.   decode : its phase.
+    held_bytes : resident after its eviction.
+    """
+
+    used: list[int]
+    missed: list[int]
+    decode: bool
+    held_bytes: int
+
+
+def steps(calls: Batches, policy: Policy, budget_bytes: int) -> Iterator[Step]:
+    """Replay batch after batch."""
     sizes = calls.key_bytes.tolist()
     resident: set[int] = set()
     held = 0
-    counts = _Counts([0, 0], [0, 0])
     for used, decode in calls.groups():
+        missed = []
         for key in used:
             if key in resident:
                 policy.on_hit(key)
-                counts.hits[decode] += 1
             else:
                 policy.on_insert(key)
                 resident.add(key)
+                missed.append(key)
                 held += sizes[key]
-                counts.bytes_read += sizes[key]
-        counts.lookups[decode] += len(used)
         held = _evict(policy, resident, set(used), held, budget_bytes, sizes)
-        counts.peak = max(counts.peak, held)
-        counts.resident_sum += held
+        yield Step(used, missed, decode, held)
+
+
+def run_policy(calls: Batches, policy: Policy, budget_bytes: int) -> _Counts:
+    """Replay once, and count."""
+    sizes = calls.key_bytes.tolist()
+    counts = _Counts([0, 0], [0, 0])
+    for step in steps(calls, policy, budget_bytes):
+        counts.lookups[step.decode] += len(step.used)
+        counts.hits[step.decode] += len(step.used) - len(step.missed)
+        counts.bytes_read += sum(sizes[key] for key in step.missed)
+        counts.peak = max(counts.peak, step.held_bytes)
+        counts.resident_sum += step.held_bytes
     return counts
 
 
@@ -185,15 +216,25 @@ def _evict(
     return held
 
 
-def _result(
-    name: str, budget: int, counts: _Counts, best: _Counts, exact: bool, num_batches: int
-) -> Replay:
+def _check(name: str, counts: _Counts, best: _Counts, exact: bool, most_bytes: int) -> None:
+    """CheckFailed where a policy beats an exact optimum, or holds more than it may."""
     if exact and counts.misses < best.misses:
         raise CheckFailed(
             f"{name} beat the optimum",
             expected=f"{best.misses} misses or more",
             found=counts.misses,
         )
+    if counts.peak > most_bytes:
+        raise CheckFailed(
+            f"{name} held more than it may",
+            expected=f"at most {most_bytes:,} bytes",
+            found=f"{counts.peak:,}",
+        )
+
+
+def _result(
+    name: str, budget: int, counts: _Counts, best: _Counts, exact: bool, num_batches: int
+) -> Replay:
     return Replay(
         policy=name,
         budget_bytes=budget,

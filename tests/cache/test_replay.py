@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colibri_lab.cache import POLICIES
+from colibri_lab.cache import POLICIES, make_policy
 from colibri_lab.cache.optimum import NEVER, Optimum, next_uses
-from colibri_lab.cache.replay import Batches, batches, replay, run_policy
-from colibri_lab.errors import InputError, TraceError
+from colibri_lab.cache.replay import Batches, batches, replay, run_policy, steps
+from colibri_lab.errors import CheckFailed, InputError, TraceError
 from colibri_lab.reference.trace import RoutingTrace
 
 # Beside the checkout, where there is one: the files are not this project's to hand out.
@@ -195,3 +195,24 @@ def test_published_results(name):
     size, cumulative = CUMULATIVE_LRU[name]
     (lru,) = replay(calls, ["lru"], [size << 20])
     assert 100 * lru.hit_ratio == pytest.approx(cumulative, abs=0.1)
+
+
+def test_steps_tell_what_missed():
+    found = list(steps(calls_of([[0, 1], [1, 2], [0]], size=10), make_policy("lru"), 20))
+    assert [step.missed for step in found] == [[0, 1], [2], [0]]
+    assert [step.held_bytes for step in found] == [20, 20, 20]
+
+
+class Cheat:
+    """A policy that never evicts, as some published replays had it."""
+
+    on_hit = on_insert = on_evict = staticmethod(lambda key: None)
+
+    def victim(self, protected):
+        return None
+
+
+def test_a_policy_that_holds_too_much_is_caught(monkeypatch):
+    monkeypatch.setitem(POLICIES, "cheat", Cheat)
+    with pytest.raises(CheckFailed, match="beat the optimum|held more"):
+        replay(calls_of([[0], [1], [2], [0], [1], [2]]), ["cheat"], [1])
