@@ -29,16 +29,32 @@ class Batches:
 
     keys : [N] int64, layer * num_experts + expert, a batch's distinct ones in order of first use.
     starts : [B+1] int64, batch b has keys starts[b] to starts[b+1].
-    decode : [B] bool.   key_bytes : [L * E] int64.
+    decode : [B] bool.   key_bytes : [L * E] int64.   num_experts : E.
     """
 
     keys: NDArray[np.int64]
     starts: NDArray[np.int64]
     decode: NDArray[np.bool_]
     key_bytes: NDArray[np.int64]
+    num_experts: int
 
     def __len__(self) -> int:
         return len(self.decode)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.key_bytes) // self.num_experts
+
+    def part(self, start: int, stop: int) -> Batches:
+        """Batches start to stop alone."""
+        first, last = self.starts[start], self.starts[stop]
+        return Batches(
+            keys=self.keys[first:last],
+            starts=self.starts[start : stop + 1] - first,
+            decode=self.decode[start:stop],
+            key_bytes=self.key_bytes,
+            num_experts=self.num_experts,
+        )
 
     @property
     def largest_bytes(self) -> int:
@@ -119,6 +135,7 @@ def batches(trace: RoutingTrace) -> Batches:
         starts=np.concatenate([[0], np.cumsum(counts)]),
         decode=phase[begins] == DECODE,
         key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
+        num_experts=trace.num_experts,
     )
 
 

@@ -27,6 +27,7 @@ def calls_of(groups, size=1, num_keys=8, decode=True):
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         decode=np.full(len(groups), decode),
         key_bytes=np.full(num_keys, size, np.int64),
+        num_experts=num_keys,
     )
 
 
@@ -214,5 +215,5 @@ class Cheat:
 
 def test_a_policy_that_holds_too_much_is_caught(monkeypatch):
     monkeypatch.setitem(POLICIES, "cheat", Cheat)
-    with pytest.raises(CheckFailed, match="beat the optimum|held more"):
+    with pytest.raises(CheckFailed, match=r"beat the optimum|held more"):
         replay(calls_of([[0], [1], [2], [0], [1], [2]]), ["cheat"], [1])

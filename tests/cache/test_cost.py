@@ -1,0 +1,64 @@
+"""Seconds from misses, worked out by hand."""
+
+import numpy as np
+import pytest
+
+from colibri_lab.cache import make_policy
+from colibri_lab.cache.cost import Tier, token_times
+from colibri_lab.cache.replay import Batches
+from colibri_lab.errors import InputError, TraceError
+
+GB = 10**9
+
+
+def two_layers(groups, decode=True):
+    """Keys 0..3 are layer 0, 4..7 layer 1; an expert is 1 GB."""
+    return Batches(
+        keys=np.array([key for group in groups for key in group], np.int64),
+        starts=np.concatenate([[0], np.cumsum([len(group) for group in groups])]),
+        decode=np.full(len(groups), decode),
+        key_bytes=np.full(8, GB, np.int64),
+        num_experts=4,
+    )
+
+
+def test_latencies_overlap_and_bytes_share_the_bandwidth():
+    tier = Tier(gbps=2.0, latency_s=0.1, concurrency=2)
+    assert tier.read_s([]) == 0.0
+    assert tier.read_s([GB]) == pytest.approx(0.6)
+    assert tier.read_s([GB, GB, GB]) == pytest.approx(0.2 + 1.5)
+
+
+def test_tokens_by_hand():
+    calls = two_layers([[0], [4], [0], [5], [1], [5]])  # three tokens
+    times = token_times(calls, make_policy("lru"), 8 * GB, Tier(gbps=1.0), layer_s=0.25)
+    assert times.loading_s == pytest.approx([2.0, 1.0, 1.0])
+    assert times.seconds == pytest.approx([2.5, 1.5, 1.5])
+    assert times.tokens_per_s == pytest.approx(3 / 5.5)
+    assert times.percentile_s(50) == pytest.approx(1.5)
+
+
+def test_without_room_every_token_waits():
+    calls = two_layers([[0], [4], [0], [4]])
+    times = token_times(calls, make_policy("lru"), GB, Tier(gbps=1.0), layer_s=0.0)
+    assert times.seconds == pytest.approx([2.0, 2.0])
+
+
+def test_prefill_fills_the_cache_and_is_not_timed():
+    calls = two_layers([[0], [4], [0], [4]])
+    calls.decode[:2] = False
+    times = token_times(calls, make_policy("lru"), 8 * GB, Tier(gbps=1.0), layer_s=0.5)
+    assert times.seconds == pytest.approx([1.0])
+
+
+def test_no_decode():
+    with pytest.raises(TraceError, match="no decode"):
+        token_times(two_layers([[0]], decode=False), make_policy("lru"), GB, Tier(1.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"gbps": 0.0}, {"gbps": 1.0, "latency_s": -1.0}, {"gbps": 1.0, "concurrency": 0}]
+)
+def test_bad_tier(options):
+    with pytest.raises(InputError, match="makes no sense"):
+        Tier(**options)
