@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cache import Policy
+from ..errors import FormatError
 from ..reference import ExpertBias, ExpertWeights
 from .buffers import aligned
 from .stats import EngineStats
@@ -41,6 +42,7 @@ class ExpertCache:
     ) -> None:
         self._store, self._layer, self._policy, self._stats = store, layer, policy, stats
         self._free = [_empty_slot(store) for _ in range(num_slots)]
+        self._expert_bytes = store.expert_bytes(layer)
         self._residents: dict[int, _Resident] = {}
         self._changed = threading.Condition()
 
@@ -100,8 +102,7 @@ class ExpertCache:
         """Read the expert into its slot, outside the lock: other streams go on meanwhile."""
         start = time.perf_counter()
         try:
-            weights = self._store.read_expert(self._layer, expert)
-            resident.slot = _stored(weights, resident.slot)
+            resident.slot = _stored(self._read(expert), resident.slot)
         except BaseException:
             self._give_up(expert, resident)
             raise
@@ -110,8 +111,19 @@ class ExpertCache:
             resident.ready = True
             self._stats.loads[self._layer, expert] += 1
             self._stats.load_s[self._layer, expert] += elapsed
-            self._stats.bytes_read[self._layer, expert] += self._store.expert_bytes(self._layer)
+            self._stats.bytes_read[self._layer, expert] += self._expert_bytes
             self._changed.notify_all()
+
+    def _read(self, expert: int) -> ExpertWeights:
+        try:
+            return self._store.read_expert(self._layer, expert)
+        except OSError as error:
+            raise FormatError(
+                f"expert {expert} of MoE layer {self._layer} cannot be read",
+                path=error.filename,
+                found=f"{type(error).__name__}: {error}",
+                hint="the disk or its network may have failed: copy the model to another one",
+            ) from error
 
     def _give_up(self, expert: int, resident: _Resident) -> None:
         """A failed load: as if it had not been asked for."""
