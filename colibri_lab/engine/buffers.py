@@ -14,6 +14,7 @@ from ..errors import DeviceUnavailable
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 FLOAT = 4
+GROUPS = Path("/sys/fs/cgroup")
 
 
 def aligned(shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -42,15 +43,21 @@ class Scratch:
         return cls(aligned(wide), aligned(wide), aligned(inner), aligned(inner))
 
 
+def rows_a_stream(max_tokens: int, streams: int) -> int:
+    """The largest micro-batch: no expert has more rows than it, since a token has it once."""
+    return -(-max_tokens // streams)
+
+
 def memory_terms(
     moe: MoEConfig, num_layers: int, slots: int, max_tokens: int, streams: int
 ) -> dict[str, int]:
     """Bytes of everything that `Engine.open` allocates, term by term."""
     hidden, inner, experts = moe.hidden_size, moe.intermediate_size, moe.num_experts
+    rows = rows_a_stream(max_tokens, streams)
     return {
         "expert slots L*N*3*I*H*4": num_layers * slots * 3 * inner * hidden * FLOAT,
         "routers L*H*E*8": num_layers * hidden * experts * 8,
-        "streams S*T*2*(H+I)*4": streams * max_tokens * 2 * (hidden + inner) * FLOAT,
+        "streams S*ceil(T/S)*2*(H+I)*4": streams * rows * 2 * (hidden + inner) * FLOAT,
         "output (L+1)*T*H*4": (num_layers + 1) * max_tokens * hidden * FLOAT,
     }
 
@@ -69,11 +76,13 @@ def check_memory(terms: dict[str, int]) -> None:
 
 
 def available_bytes() -> int | None:
-    """Memory that can still be had: of the machine, the control group and the process's own limit.
+    """Memory that can still be had: of the machine, the control group and the process's own limits.
 
     None where the system does not say.
     """
-    found = [value for value in (_free(), _group_left(), _data_left()) if value is not None]
+    data = _limit_left(resource.RLIMIT_DATA, "VmData:")  # `ulimit -d`: without mapped files
+    space = _limit_left(resource.RLIMIT_AS, "VmSize:")  # `ulimit -v`: with them
+    found = [value for value in (_free(), _groups_left(), data, space) if value is not None]
     return max(min(found), 0) if found else None
 
 
@@ -82,23 +91,38 @@ def _free() -> int | None:
     return _status("/proc/meminfo", "MemAvailable:")
 
 
-def _group_left() -> int | None:
-    """What the control group allows (version 2), less what it uses."""
-    folder = Path("/sys/fs/cgroup")
+def _groups_left() -> int | None:
+    """The least that the control group (version 2) and those around it have left."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    group = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+    folders = [GROUPS / group, *(GROUPS / group).parents]
+    inside = [folder for folder in folders if folder.is_relative_to(GROUPS)]
+    left = [value for value in map(group_left, inside) if value is not None]
+    return min(left, default=None)
+
+
+def group_left(folder: Path) -> int | None:
+    """What a control group allows, less what it uses and could not drop."""
     try:
         limit = (folder / "memory.max").read_text().strip()
         used = int((folder / "memory.current").read_text())
-        return None if limit == "max" else int(limit) - used
-    except (OSError, ValueError):
+        lines = (folder / "memory.stat").read_text().splitlines()
+        counts = {name: int(value) for name, value in map(str.split, lines)}
+        # Pages of files, such as the mapped weights, make room for what is allocated.
+        files = counts["active_file"] + counts["inactive_file"]
+        return None if limit == "max" else int(limit) - used + files
+    except (OSError, ValueError, KeyError):
         return None
 
 
-def _data_left() -> int | None:
-    """What `ulimit -d` allows, less what the process has; mapped files do not count."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    if limit == resource.RLIM_INFINITY:
+def _limit_left(limit: int, field: str) -> int | None:
+    most, _ = resource.getrlimit(limit)
+    if most == resource.RLIM_INFINITY:
         return None
-    return limit - (_status("/proc/self/status", "VmData:") or 0)
+    return most - (_status("/proc/self/status", field) or 0)
 
 
 def _status(file: str, field: str) -> int | None:

@@ -10,14 +10,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ..cache import make_policy
 from ..capacity import Capacity, CapacityResult
 from ..config import check_top_k
 from ..errors import ColibriError, InputError, ShapeError
 from ..reference.weights import Array
-from .buffers import Scratch, aligned, check_memory, memory_terms
+from .blas import pin_blas
+from .buffers import Scratch, aligned, check_memory, memory_terms, rows_a_stream
+from .checks import (
+    check_array,
+    check_capacity,
+    check_counts,
+    check_finite,
+    check_lengths,
+    check_out,
+)
 from .expert_cache import ExpertCache
 from .layer import EngineLayer, LayerRouting, Rows, micro_batches
 from .stats import EngineStats
@@ -44,19 +52,18 @@ class Engine:
         capacity: Capacity | None = None,
     ) -> None:
         moe, num_layers = store.moe, store.num_layers
-        for name, value in {
-            "max_batch_size": max_batch_size,
-            "max_seq_len": max_seq_len,
-            "expert_cache_size": expert_cache_size,
-            "stream_count": stream_count,
-            "blas_threads": blas_threads,
-        }.items():
-            if value < 1:
-                raise InputError(f"{name} must be positive", expected="1 or more", found=value)
+        top_k = check_top_k(moe.top_k if top_k is None else top_k, moe.num_experts)
+        check_counts(
+            max_batch_size=max_batch_size,
+            max_seq_len=max_seq_len,
+            expert_cache_size=expert_cache_size,
+            stream_count=stream_count,
+            blas_threads=blas_threads,
+            top_k=top_k,
+        )
         self.max_batch_size, self.max_seq_len = max_batch_size, max_seq_len
         self.stream_count, self.blas_threads = stream_count, blas_threads
-        self.top_k = check_top_k(moe.top_k if top_k is None else top_k, moe.num_experts)
-        self.capacity = capacity or Capacity.none()
+        self.top_k, self.capacity = top_k, check_capacity(capacity or Capacity.none())
         self.num_layers, self.hidden_size = num_layers, moe.hidden_size
         self.num_slots = min(expert_cache_size, moe.num_experts)
         max_tokens = max_batch_size * max_seq_len
@@ -68,14 +75,15 @@ class Engine:
             EngineLayer(index, moe, store.router(index), self._cache(index, cache_policy))
             for index in range(num_layers)
         ]
-        self._scratch = [Scratch.of(max_tokens, moe) for _ in range(stream_count)]
-        self._results = aligned((num_layers, max_tokens, moe.hidden_size))
+        rows = rows_a_stream(max_tokens, stream_count)
+        self._scratch = [Scratch.of(rows, moe) for _ in range(stream_count)]
+        self._results = aligned((num_layers * max_tokens * moe.hidden_size,))
         self._step = aligned((max_tokens, moe.hidden_size))
         self._routing: dict[int, LayerRouting] = {}
         self._input: Rows | None = None
         self._output: Rows | None = None
         self._streams = ThreadPoolExecutor(stream_count, "colibri-stream")
-        self._blas = threadpool_limits(blas_threads, user_api="blas")
+        self._release_blas = pin_blas(self, blas_threads)
         self._closed = False
 
     def _cache(self, layer: int, policy: str) -> ExpertCache:
@@ -110,9 +118,11 @@ class Engine:
         Raises ShapeError; nothing is ever cut short.
         """
         self._check_open()
-        num_tokens = self._check_lengths(lengths)
-        self._check_array("hidden_states", hidden_states, num_tokens)
-        self._input, self._output = hidden_states, None
+        self._input = self._output = None  # a refused input must not leave the one before it
+        wide = (check_lengths(lengths, self.max_batch_size, self.max_seq_len), self.hidden_size)
+        check_array("hidden_states", hidden_states, wide, (self.num_layers, *wide))
+        check_finite(hidden_states)
+        self._input = hidden_states
 
     def infer(self, out: Rows | None = None) -> None:
         """Run every MoE layer on the input.
@@ -124,13 +134,10 @@ class Engine:
         x = self._input
         if x is None:
             raise ColibriError("there is no input yet", hint="call set_input first")
+        self._output = None  # a call that fails must not leave the result of the one before it
         if out is None:
-            results = self._results[: len(x)] if x.ndim == 3 else self._results[0]
-            out = results[..., : x.shape[-2], :]
-        else:
-            self._check_array("out", out, x.shape[-2])
-            if out.shape != x.shape:
-                raise ShapeError("out has a wrong shape", expected=x.shape, found=out.shape)
+            out = self._results[: x.size].reshape(x.shape)
+        check_out(out, x)
         if x.ndim == 3:
             for layer in range(self.num_layers):
                 self._run(layer, x[layer], out[layer])
@@ -155,24 +162,27 @@ class Engine:
     def run_layer(self, layer: int, hidden_states: Array, out: Rows | None = None) -> Rows:
         """One MoE layer, without residual; what `Decoder.forward(moe=…)` takes.
 
-        hidden_states : [T, H] float, at most max_batch_size * max_seq_len tokens.
-        Returns [T, H] float32.
+        hidden_states : [T, H] float, at most max_batch_size * max_seq_len tokens; used without a
+            copy if it is contiguous float32.
+        out : [T, H] float32, where the result goes; None: a new array.
+        Returns out.
         """
         self._check_open()
-        if not 0 <= layer < self.num_layers:
+        if layer not in range(self.num_layers):
             raise InputError(
                 "layer is out of range", expected=f"0 to {self.num_layers - 1}", found=layer
             )
         x = np.ascontiguousarray(hidden_states, np.float32)
-        self._check_array("hidden_states", x, len(x))
         most = self.max_batch_size * self.max_seq_len
-        if x.ndim != 2 or len(x) > most:
+        if x.ndim != 2 or x.shape[1] != self.hidden_size or len(x) > most:
             raise ShapeError(
                 "hidden_states do not fit the engine",
                 expected=f"[T, {self.hidden_size}] with T at most {most}",
                 found=list(x.shape),
             )
+        check_finite(x)
         out = np.empty_like(x) if out is None else out
+        check_out(out, x)
         self._run(layer, x, out)
         return out
 
@@ -189,13 +199,15 @@ class Engine:
             layer.run_micro_batch(*arguments[0])
             return
         work = [self._streams.submit(layer.run_micro_batch, *given) for given in arguments]
-        wait(work)  # all of them, even if one fails: the next call uses the same scratch
-        for done in work:
-            done.result()
+        try:
+            for done in work:
+                done.result()
+        finally:
+            wait(work)  # if one fails or the user interrupts: the next call uses the same scratch
 
     def assigned(self, layer: int) -> CapacityResult:
         """What the last call of an MoE layer routed; `Decoder.forward(routed=…)` takes this."""
-        return self._routing[layer].assigned
+        return self._routed(layer).assigned
 
     @property
     def routing(self) -> dict[int, LayerRouting]:
@@ -205,59 +217,35 @@ class Engine:
     @property
     def expert_load(self) -> NDArray[np.int64]:
         """[L, E] tokens that each expert computed in the last call."""
-        return np.stack([self._routing[layer].expert_load for layer in range(self.num_layers)])
+        return np.stack([self._routed(layer).expert_load for layer in range(self.num_layers)])
+
+    def _routed(self, layer: int) -> LayerRouting:
+        if layer not in self._routing:
+            raise ColibriError(
+                f"MoE layer {layer} has routed nothing yet", hint="call infer or run_layer first"
+            )
+        return self._routing[layer]
 
     def reset_stats(self) -> None:
         """Count from zero again; what is resident stays."""
         self.stats.reset()
-
-    def _check_lengths(self, lengths: Sequence[int]) -> int:
-        if len(lengths) > self.max_batch_size:
-            raise ShapeError(
-                "the batch is over max_batch_size",
-                expected=f"at most {self.max_batch_size} lengths",
-                found=len(lengths),
-                hint="open the engine with a larger max_batch_size",
-            )
-        wrong = [int(length) for length in lengths if not 1 <= length <= self.max_seq_len]
-        if wrong:
-            raise ShapeError(
-                "a length is out of range", expected=f"1 to {self.max_seq_len}", found=wrong[0]
-            )
-        return int(sum(lengths))
-
-    def _check_array(self, name: str, array: Array, num_tokens: int) -> None:
-        shapes = [(num_tokens, self.hidden_size), (self.num_layers, num_tokens, self.hidden_size)]
-        if array.shape not in shapes:
-            raise ShapeError(
-                f"{name} has a wrong shape",
-                expected=" or ".join(map(str, shapes)),
-                found=array.shape,
-            )
-        if array.dtype != np.float32 or not array.flags.c_contiguous:
-            raise ShapeError(
-                f"{name} must be contiguous float32",
-                expected="C-contiguous float32",
-                found=f"{array.dtype}, strides {array.strides}",
-                hint="numpy.ascontiguousarray(x, numpy.float32)",
-            )
-        if name == "hidden_states" and not np.isfinite(array).all():
-            raise InputError(
-                "hidden_states have values that are not finite",
-                expected="finite values",
-                found=f"{np.count_nonzero(~np.isfinite(array))} NaN or infinity",
-            )
 
     def _check_open(self) -> None:
         if self._closed:
             raise ColibriError("the engine is closed", hint="open it anew")
 
     def close(self) -> None:
-        """End the streams, give the BLAS its threads back, unmap the weights.  Twice is fine."""
+        """End the streams, give BLAS its threads back, let go of memory and files.  Twice is fine.
+
+        Counters and routing can still be read, and so can a result that was taken before.
+        """
         if not self._closed:
             self._closed = True
             self._streams.shutdown()
-            self._blas.restore_original_limits()
+            self._release_blas()
+            self._layers, self._scratch = [], []
+            self._results = self._step = aligned((0,))
+            self._input = self._output = None
             self._store.close()
 
     def __enter__(self) -> Engine:
