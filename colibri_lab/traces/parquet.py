@@ -23,7 +23,7 @@ def write_trace(trace: RoutingTrace, path: str | Path) -> None:
 
     Raises DeviceUnavailable where pyarrow is not installed.
     """
-    pa = _pyarrow()
+    pa = pyarrow()
     import pyarrow.parquet as pq
 
     columns: dict[str, Any] = {name: getattr(trace, name) for name in COLUMNS if name != "phase"}
@@ -41,7 +41,7 @@ def read_trace(path: str | Path) -> RoutingTrace:
     Raises TraceError for a file that is none, lacks a column, or has ids out of range.
     """
     path = Path(path)
-    pa = _pyarrow()
+    pa = pyarrow()
     import pyarrow.parquet as pq
 
     try:
@@ -118,7 +118,7 @@ def _check(trace: RoutingTrace, path: Path) -> None:
             )
 
 
-def _pyarrow() -> Any:
+def pyarrow() -> Any:
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:

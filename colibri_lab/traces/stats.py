@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..errors import TraceError
 from ..reference.metrics import balancedness, entropy_bits
 from ..reference.trace import DECODE, RoutingTrace
+from .suspicions import decode_uses, repeated, suspicions
 
 FEW_STEPS = 100  # fewer decode steps than this say little of a long run
 
@@ -43,7 +44,7 @@ def trace_stats(trace: RoutingTrace) -> dict[str, Any]:
         "balancedness": balancedness(load),
         "distinct_share": (load > 0).mean(axis=1),
         "step_overlap": step_overlap(trace),
-        "warnings": _warnings(trace, decode),
+        "warnings": [*_warnings(trace, decode), *suspicions(trace)],
     }
 
 
@@ -64,17 +65,13 @@ def _cycle_bytes(trace: RoutingTrace, decode: NDArray[np.bool_]) -> float:
 
 def step_overlap(trace: RoutingTrace) -> NDArray[np.float64]:
     """[L] share of a decode step's experts that the request's step before used in that layer."""
-    shape = (trace.num_layers, trace.num_experts)
-    kept = (trace.phase == DECODE) & (trace.expert >= 0)
-    hits, total = np.zeros(shape[0]), np.zeros(shape[0])
-    for request in np.unique(trace.request[kept]):
-        rows = kept & (trace.request == request)
-        first = trace.step[rows].min()
-        used = np.zeros((trace.step[rows].max() - first + 1, *shape), bool)
-        used[trace.step[rows] - first, trace.layer[rows], trace.expert[rows]] = True
-        hits += (used[1:] & used[:-1]).sum(axis=(0, 2))
-        total += used[1:].sum(axis=(0, 2))
-    return np.divide(hits, total, out=np.full(shape[0], np.nan), where=total > 0)
+    uses = decode_uses(trace)
+    again = repeated(uses)
+    after = uses.step > uses.first
+    hits, total = (
+        np.bincount(uses.layer[rows], minlength=trace.num_layers) for rows in (again, after)
+    )
+    return np.divide(hits, total, out=np.full(trace.num_layers, np.nan), where=total > 0)
 
 
 def _warnings(trace: RoutingTrace, decode: NDArray[np.bool_]) -> list[str]:

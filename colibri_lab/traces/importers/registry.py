@@ -3,56 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import InputError, TraceError
 from ...reference.trace import RoutingTrace
 from ..parquet import read_trace
-from . import bigmoe
+from . import (
+    bigmoe,
+    colibri,
+    counters,
+    jsontrace,
+    llamacpp,
+    mbolt,
+    policylang,
+    sglang,
+    usage,
+    vllm,
+)
+from .common import Given
+from .histogram import ExpertHistogram, no_sequence
 
 HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """recognise(first bytes) says whether a file is of this format; read(path) reads it."""
+    """recognise(first bytes) says whether a file is of this format; read(path, given) reads it.
+
+    confirm(path) : for a format that its first bytes do not tell from another.
+    """
 
     name: str
     recognise: Callable[[bytes], bool]
-    read: Callable[[Path], RoutingTrace]
+    read: Callable[[Path, Given], RoutingTrace | ExpertHistogram]
+    confirm: Callable[[Path], bool] = lambda path: True  # noqa: ARG005
 
 
 FORMATS = {
     found.name: found
     for found in (
-        TraceFormat("colibri-lab", lambda head: head[:4] == b"PAR1", read_trace),
-        TraceFormat("bigmoe", bigmoe.recognise, bigmoe.read),
+        TraceFormat(
+            "moe-policylang", policylang.recognise, policylang.read, policylang.has_columns
+        ),
+        TraceFormat(
+            "colibri-lab", lambda head: head[:4] == b"PAR1", lambda path, _: read_trace(path)
+        ),
+        TraceFormat("bigmoe", bigmoe.recognise, lambda path, _: bigmoe.read(path)),
+        TraceFormat("colibri", colibri.recognise, colibri.read),
+        TraceFormat("colibri-usage", usage.recognise, usage.read),
+        TraceFormat("llama.cpp", llamacpp.recognise, llamacpp.read),
+        TraceFormat("mbolt", mbolt.recognise, mbolt.read),
+        TraceFormat("vllm", vllm.recognise, vllm.read),
+        TraceFormat("sglang", sglang.recognise, sglang.read),
+        TraceFormat("counters", counters.recognise, counters.read),
+        TraceFormat("json-lines", jsontrace.recognise_lines, jsontrace.read_lines),
+        TraceFormat("json", jsontrace.recognise_document, jsontrace.read_document),
     )
 }
 
 
-def import_trace(path: str | Path, name: str = "auto") -> RoutingTrace:
-    """Read a trace of a known format.
+def import_any(
+    path: str | Path, name: str = "auto", *, expert_bytes: int = 0, num_experts: int = 0
+) -> RoutingTrace | ExpertHistogram:
+    """Read a trace, or a histogram, of a known format.
 
     name : of the format, or ``auto`` to recognise it by content.
+    expert_bytes, num_experts : what the format does not say (docs/trace-formats.md); 0, nothing.
     Raises TraceError where it is none of them or malformed, InputError for an unknown name.
     """
     path = Path(path)
+    if expert_bytes < 0 or num_experts < 0:
+        raise InputError(
+            "sizes cannot be negative", expected="0 or more", found=(expert_bytes, num_experts)
+        )
+    given = Given(expert_bytes, num_experts)
+    found = _format(path, name).read(path, given)
+    if isinstance(found, RoutingTrace) and expert_bytes and not any(found.expert_bytes):
+        return replace(found, expert_bytes=(expert_bytes,) * found.num_layers)
+    return found
+
+
+def import_trace(
+    path: str | Path, name: str = "auto", *, expert_bytes: int = 0, num_experts: int = 0
+) -> RoutingTrace:
+    """Read a trace of a known format: `import_any`, but a histogram is refused (TraceError)."""
+    found = import_any(path, name, expert_bytes=expert_bytes, num_experts=num_experts)
+    if isinstance(found, ExpertHistogram):
+        raise no_sequence(Path(path))
+    return found
+
+
+def _format(path: Path, name: str) -> TraceFormat:
     if name != "auto":
         if name not in FORMATS:
             raise InputError(
                 "the trace format is not known", expected=f"auto, {', '.join(FORMATS)}", found=name
             )
-        return FORMATS[name].read(path)
+        return FORMATS[name]
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     for known in FORMATS.values():
-        if known.recognise(head):
-            return known.read(path)
+        if known.recognise(head) and known.confirm(path):
+            return known
     raise TraceError(
-        "the file is of no known trace format",
+        "the file is empty" if not head else "the file is of no known trace format",
         path=path,
         expected=", ".join(FORMATS),
         found=repr(head[:40]),
+        hint="--format NAME reads it as one of them; docs/trace-formats.md says what each is",
     )
