@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .experiments import Run, Sweep, merge_runs
     from .models import Conversion, convert, load_config, load_model, open_checkpoint
     from .reference import Decoder, RoutingTrace
-    from .traces import read_trace, write_trace
+    from .traces import import_trace, read_trace, write_trace
 
 __version__ = "0.1.0.dev0"
 
@@ -28,6 +28,7 @@ __all__ = [
     "Run",
     "Sweep",
     "convert",
+    "import_trace",
     "load_config",
     "load_model",
     "merge_runs",
@@ -47,6 +48,7 @@ _HOMES = {
     "Run": "experiments",
     "Sweep": "experiments",
     "convert": "models",
+    "import_trace": "traces",
     "load_config": "models",
     "load_model": "models",
     "merge_runs": "experiments",

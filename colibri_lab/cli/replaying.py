@@ -45,8 +45,8 @@ def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     print_table(HEADINGS, map(_row, results))
     print(f"\n{text}")
     print(
-        f"\nCost model: misses read at {options.read_gbps:g} GB/s with {options.latency_us:g} us of "
-        f"latency, {options.concurrency} at once; {options.layer_ms:g} ms a layer."
+        f"\nCost model: misses read at {options.read_gbps:g} GB/s with {options.latency_us:g} us "
+        f"of latency, {options.concurrency} at once; {options.layer_ms:g} ms a layer."
     )
 
 

@@ -18,9 +18,18 @@ PARAMETERS = {
         "repeats": 5,
     },
     "03_bring_your_own_model": {"num_tokens": 128},
+    "04_expert_cache": {"num_tokens": 40},
+    "04r_expert_cache_report": {"num_tokens": 40},
 }
 WRITES = {"02_sweep": "out", "03_bring_your_own_model": "folder"}
-NAMES = ("00_start_here", "01_inside_a_moe_layer", "02_sweep", "03_bring_your_own_model")
+NAMES = (
+    "00_start_here",
+    "01_inside_a_moe_layer",
+    "02_sweep",
+    "03_bring_your_own_model",
+    "04_expert_cache",
+    "04r_expert_cache_report",
+)
 
 
 def names(repository):

@@ -1,0 +1,51 @@
+"""The cache's figures and panel, through what they draw and say."""
+
+import numpy as np
+
+from colibri_lab.cache.replay import batches, replay
+from colibri_lab.traces.synthetic import make_trace
+from colibri_lab.viz.cache import CachePanel, budget_steps, curve_figure, results_frame
+
+SIZES = {"num_layers": 2, "num_experts": 16, "top_k": 2, "expert_bytes": 1 << 20}
+
+
+def small_trace():
+    return make_trace("zipf", num_tokens=60, **SIZES)
+
+
+def test_budgets_reach_from_a_call_to_all_experts():
+    trace = small_trace()
+    steps = budget_steps(trace, 5)
+    assert steps[0] == 2 << 20
+    assert steps[-1] == len(np.unique(batches(trace).keys)) << 20
+    assert len(steps) == 5
+
+
+def test_figure_draws_every_policy_and_marks():
+    curves = {"belady": np.array([0.5, 0.1]), "lru": np.array([0.9, 0.2])}
+    figure = curve_figure(curves, [1 << 20, 2 << 20], cliff=1 << 20, note="synthetic: zipf")
+    (axes,) = figure.axes
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in axes.lines[:2]}
+    assert drawn == {name: values.tolist() for name, values in curves.items()}
+    assert [text.get_text() for text in axes.texts] == ["cliff"]
+    assert "synthetic" in axes.get_title(loc="left")
+
+
+def test_panel_follows_its_controls():
+    panel = CachePanel(small_trace())
+    before, words = bytes(panel.picture.value), panel.words.value
+    assert before.startswith(b"\x89PNG")
+    assert "lru finds" in words
+    panel.budget.value = panel._budgets[-1]
+    assert panel.words.value != words
+    assert bytes(panel.picture.value) != before
+    panel.policies.value = ("fifo",)
+    assert "fifo finds" in panel.words.value
+    assert all(slider.continuous_update is False for slider in
+               (panel.budget, panel.read_gbps, panel.layer_ms))  # fmt: skip
+
+
+def test_table_of_replays():
+    frame = results_frame(replay(small_trace(), ["lru", "belady"], [4 << 20]))
+    assert frame["policy"].tolist() == ["lru", "belady"]
+    assert frame["regret"].iloc[1] == 0
