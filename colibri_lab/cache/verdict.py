@@ -23,6 +23,10 @@ BOUND_BY_SET = 0.5  # even the optimum hits less: the working set is too large
 WORTH_POINTS = 0.02  # a change of hit ratio that is worth a change of code
 POLICY_POINTS = 0.10  # the best online policy this far below the optimum: the policy is at fault
 FEW_TOKENS = 256  # decode tokens under which the verdict is called provisional
+MARKS = {  # in a trace's source -> what it means for the verdict
+    "teacher-forced": "routing of reading, not of writing (teacher-forced)",
+    "synthetic": "made-up routing (synthetic)",
+}
 
 
 @dataclass(frozen=True)
@@ -203,9 +207,10 @@ def _limits(trace: RoutingTrace, calls: Batches) -> str:
         limits.append(f"{tokens} decode tokens")
     if len(np.unique(trace.request)) == 1:
         limits.append("one request")
+    limits += [meaning for word, meaning in MARKS.items() if word in trace.source]
     if not limits:
         return ""
-    return f"All this is provisional: the trace has {' and '.join(limits)}."
+    return f"All this is provisional: the trace has {', '.join(limits)}."
 
 
 def _mib(size: int) -> str:

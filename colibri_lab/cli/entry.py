@@ -24,7 +24,7 @@ COMMANDS = {
     "convert": "experts of a checkpoint to .colibri or .cbi, and between the two",
     "infer": "generate text",
     "sweep": "measure a grid of settings into a run folder",
-    "report": "a self-contained report of a run, or of a notebook with parameters",
+    "report": "a self-contained report of a run, a trace, or a notebook with parameters",
     "trace": "routing traces: import, describe, replay against cache policies",
     "lab": "JupyterLab in the notebooks",
 }

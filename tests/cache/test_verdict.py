@@ -57,7 +57,7 @@ def test_prefetch_pays_where_guesses_are_right_and_in_time():
 
 def test_a_short_trace_of_one_request_is_called_so():
     found = verdict(decode(CYCLE[:20]), 4, DISK, layer_s=0.0)
-    assert "provisional: the trace has 20 decode tokens and one request" in found.text
+    assert "provisional: the trace has 20 decode tokens, one request" in found.text
     assert "provisional" not in verdict(decode(CYCLE, requests=2), 4, DISK, 0.0).text
 
 
@@ -77,4 +77,11 @@ def test_on_a_real_trace(name, mib):
         pytest.skip("the published traces are not here")
     text = verdict(import_trace(file), mib << 20, Tier(2.0), layer_s=0.002).text
     assert ("below the cliff" in text) == (mib == 500)
-    assert "64 decode tokens and one request" in text
+    assert "64 decode tokens, one request" in text
+
+
+def test_made_and_teacher_forced_traces_are_called_so():
+    from colibri_lab.traces.synthetic import make_trace as synthetic
+
+    made = synthetic("zipf", num_tokens=300, num_layers=2, num_experts=8, top_k=1, expert_bytes=1)
+    assert "made-up routing" in verdict(made, 4, DISK, layer_s=0.0).text

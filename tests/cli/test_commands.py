@@ -434,3 +434,16 @@ def test_what_is_no_trace(capsys, tmp_path):
     status, _, err = run(capsys, "trace", "stats", tmp_path / "x.csv")
     assert status == 2
     assert "no known trace format" in err
+
+
+def test_report_of_a_trace(capsys, folder, tmp_path):
+    recorded, out = tmp_path / "r.parquet", tmp_path / "cache.html"
+    run(capsys, "infer", "--model", folder, "--prompt", "HELLO", "--max-new-tokens", 20,
+        "--trace", recorded)  # fmt: skip
+    status, _, err = run(capsys, "report", recorded, "-p", "layer_ms=1.0", "-o", out)
+    assert status == 0, err
+    assert "provisional: the trace has 19 decode tokens, one request" in out.read_text()
+    (tmp_path / "x.txt").write_text("nothing of the kind")
+    status, _, err = run(capsys, "report", tmp_path / "x.txt")
+    assert status == 2
+    assert "no known trace format" in err
