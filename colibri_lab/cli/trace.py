@@ -8,33 +8,55 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .making import add_make_arguments, add_record_arguments, run_make, run_record
 from .output import note, print_json, print_table
 from .replaying import add_replay_arguments, run_replay
 
 EXAMPLE = """Examples:
   colibri-lab trace import gptoss.route.csv -o gptoss.parquet
+  colibri-lab trace import routes.jsonl --expert-bytes 9437184 --num-experts 128 -o own.parquet
   colibri-lab trace stats gptoss.parquet
   colibri-lab trace replay gptoss.parquet --policy lru,lfu,belady --budget-mib 500,1000,3000"""
+
+
+OWN = {"record": run_record, "make": run_make}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     read = actions.add_parser("import", help="write another engine's trace as Parquet")
-    read.add_argument("--format", default="auto", metavar="NAME", help="default: by content")
     read.add_argument("-o", "--out", type=Path, required=True, metavar="OUT.parquet")
     stats = actions.add_parser("stats", help="what a trace is like")
     replay = actions.add_parser("replay", help="policies against budgets")
     add_replay_arguments(replay)
+    add_record_arguments(actions.add_parser("record", help="the routing while a model reads texts"))
+    add_make_arguments(actions.add_parser("make", help="a synthetic trace, marked so"))
     for action in (read, stats, replay):
         action.add_argument("file", type=Path)
+        action.add_argument("--format", default="auto", metavar="NAME", help="default: by content")
+        for name, what in (
+            ("expert-bytes", "of one expert, as stored"),
+            ("num-experts", "a layer"),
+        ):
+            text = f"{what}; where the file does not say"
+            action.add_argument(f"--{name}", type=int, default=0, metavar="N", help=text)
         action.add_argument("--json", action="store_true", help="one JSON document")
 
 
 def run(options: argparse.Namespace) -> None:
-    from ..traces.importers import import_trace
+    if options.action in OWN:
+        OWN[options.action](options)
+        return
+    from ..traces.importers import import_any, import_trace
 
-    name = options.format if options.action == "import" else "auto"
-    trace = import_trace(options.file, name)
+    # A histogram has figures, but no order to replay.
+    read = import_any if options.action == "stats" else import_trace
+    trace = read(
+        options.file,
+        options.format,
+        expert_bytes=options.expert_bytes,
+        num_experts=options.num_experts,
+    )
     {"import": _import, "stats": _stats, "replay": run_replay}[options.action](trace, options)
 
 
@@ -49,13 +71,15 @@ def _import(trace: Any, options: argparse.Namespace) -> None:
 
 
 def _stats(trace: Any, options: argparse.Namespace) -> None:
+    from ..traces.importers import ExpertHistogram
     from ..traces.stats import trace_stats
 
-    found = trace_stats(trace)
+    found = trace.stats() if isinstance(trace, ExpertHistogram) else trace_stats(trace)
     if options.json:
         print_json(found)
         return
-    layers = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
+    names = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
+    layers = [name for name in names if name in found]
     width = max(map(len, found))
     for name, value in found.items():
         if name not in (*layers, "warnings"):
@@ -64,7 +88,7 @@ def _stats(trace: Any, options: argparse.Namespace) -> None:
                 if isinstance(value, int)
                 else f"{name:{width}}  {value}"
             )
-    rows = zip(range(trace.num_layers), *(found[name].tolist() for name in layers), strict=True)
+    rows = zip(range(found["num_layers"]), *(found[name].tolist() for name in layers), strict=True)
     print_table(("layer", *layers), rows)
     for warning in found["warnings"]:
         note(f"note: {warning}")
