@@ -447,3 +447,27 @@ def test_report_of_a_trace(capsys, folder, tmp_path):
     status, _, err = run(capsys, "report", tmp_path / "x.txt")
     assert status == 2
     assert "no known trace format" in err
+
+
+def test_trace_record_and_make(capsys, folder, tmp_path):
+    from colibri_lab.traces import read_trace
+
+    texts = []
+    for name in ("a", "b"):
+        texts.append(tmp_path / f"{name}.txt")
+        texts[-1].write_text("ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 2)
+    out = tmp_path / "read.parquet"
+    status, document = run_json(
+        capsys, "trace", "record", "--model", folder, "--num-tokens", 20, *texts, "-o", out
+    )
+    assert (status, document["assignments"]) == (0, 2 * 20 * 2 * 2)
+    assert "teacher-forced" in read_trace(out).source
+    status, _, err = run(
+        capsys, "trace", "record", "--model", folder, "--prefill", 60, *texts, "-o", out
+    )
+    assert (status, "too short" in err) == (2, True)
+    status, document = run_json(capsys, "trace", "make", "zipf", "--num-tokens", 9, "-o", out)
+    assert (status, document["assignments"]) == (0, 9 * 8 * 4)
+    assert "synthetic" in read_trace(out).source
+    status, _, err = run(capsys, "trace", "make", "magic", "-o", out)
+    assert (status, "not known" in err) == (2, True)
