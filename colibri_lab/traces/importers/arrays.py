@@ -71,7 +71,8 @@ def _array(path: Path, data: bytes, name: str) -> NDArray[Any]:
     file = io.BytesIO(data)
     try:
         shape, fortran, dtype = READERS[npy.read_magic(file)](file)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    # NumPy reads the header as Python, and raises whatever Python's parser does.
+    except Exception as error:
         raise TraceError(
             f"{name} is no NumPy array", path=path, expected=".npy of version 1 or 2",
             found=str(error)[:100],
@@ -84,7 +85,7 @@ def _array(path: Path, data: bytes, name: str) -> NDArray[Any]:
     count, at = 1, file.tell()
     for length in shape:
         count *= length
-    if count < 0 or count * dtype.itemsize != len(data) - at:
+    if min(shape, default=0) < 0 or count * dtype.itemsize != len(data) - at:
         raise TraceError(
             f"{name} is not as long as its shape says",
             path=path,

@@ -20,6 +20,7 @@ from ...reference.trace import RoutingTrace
 MAGIC = b"# route_trace v1"
 COLUMNS = ("turn", "phase", "step", "layer", "slot", "expert", "weight")
 SIZES = re.compile(r"n_layer=(\d+) n_expert=(\d+) n_expert_used=(\d+)")
+LIMITS = {"phase": 2, "turn": 2**31, "step": 2**31}
 LAYER = re.compile(r"# layer=(\d+) expert_bytes=(\d+)")
 
 
@@ -32,11 +33,13 @@ def read(path: Path) -> RoutingTrace:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise TraceError("the trace is no text", path=path, offset=error.start) from error
+        raise TraceError(
+            "the trace is no text", path=path, offset=error.start, expected="UTF-8 text"
+        ) from error
     comments = [line for line in lines if line.startswith("#")]
     model, num_layers, num_experts, top_k = _model(comments, path)
     rows = _rows(lines[len(comments) :], len(comments) + 1, path)
-    _check(rows, {"phase": 2, "layer": num_layers, "slot": top_k, "expert": num_experts}, path)
+    _check(rows, {**LIMITS, "layer": num_layers, "slot": top_k, "expert": num_experts}, path)
     expert = rows["expert"].astype(np.int32)
     if "dropped" in rows:
         expert[rows["dropped"] > 0] = -1

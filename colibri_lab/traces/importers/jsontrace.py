@@ -55,7 +55,9 @@ def read_document(path: Path, given: Given) -> RoutingTrace:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise TraceError("the trace is no text", path=path, offset=error.start) from error
+        raise TraceError(
+            "the trace is no text", path=path, offset=error.start, expected="UTF-8 text"
+        ) from error
     document = _parse(path, text, "the file")
     head: dict[str, Any] = document if isinstance(document, dict) else {}
     name = next((name for name in LISTS if name in head), None)
@@ -63,7 +65,7 @@ def read_document(path: Path, given: Given) -> RoutingTrace:
     if not isinstance(rows, list):
         raise malformed(path, "the file", f"a list, or an object with {', '.join(LISTS)}", document)
     found = [_row(row, path, index) for index, row in enumerate(rows)]
-    given = _given(head, given, path)
+    experts = whole(head.get("num_experts", 0), path, "the file's head", "num_experts")
     if "top_k" in head and found and len(found[0].ids) != head["top_k"]:
         raise TraceError(
             "the rows have another top-k than the file says",
@@ -71,15 +73,7 @@ def read_document(path: Path, given: Given) -> RoutingTrace:
             expected=head["top_k"],
             found=f"{len(found[0].ids)} in row 0",
         )
-    return from_records(path, found, given, "JSON", unit="row", model=str(head.get("model", "")))
-
-
-def _given(head: dict[str, Any], given: Given, path: Path) -> Given:
-    """What the user said, and the number of experts from the file where the user did not."""
-    if given.num_experts or "num_experts" not in head:
-        return given
-    number = whole(head["num_experts"], path, "the file's head", "num_experts", low=1)
-    return Given(given.expert_bytes, number)
+    return from_records(path, found, given, "JSON", "row", str(head.get("model", "")), experts)
 
 
 def _row(row: Any, path: Path, index: int) -> Record:

@@ -42,18 +42,16 @@ def read(path: Path, given: Given) -> RoutingTrace:
     found = []
     for index, values in enumerate(zip(*columns, strict=True)):
         entry = dict(zip(names, values, strict=True))
-        weights = entry.pop(SOFTMAX, None)
-        # Some write the chosen experts' share of the softmax, some all of it: keep the former.
-        if isinstance(weights, list) and len(weights) > len(entry["selected_experts"] or ()):
-            weights = _chosen(weights, entry["selected_experts"])
-        found.append(record({**entry, SOFTMAX: weights}, path, index, "row"))
+        entry[SOFTMAX] = _of_chosen(entry.pop(SOFTMAX, None), entry["selected_experts"])
+        found.append(record(entry, path, index, "row"))
     return from_records(path, found, given, "moe-policylang", unit="row")
 
 
-def _chosen(softmax: list[float], ids: Any) -> list[float] | None:
-    if not isinstance(ids, list) or not all(
-        type(name) is int and 0 <= name < len(softmax) for name in ids
-    ):
+def _of_chosen(softmax: Any, ids: Any) -> Any:
+    """Some write the chosen experts' share of the softmax, some all of it: the former."""
+    if not isinstance(softmax, list) or not isinstance(ids, list) or len(softmax) <= len(ids):
+        return softmax
+    if not all(type(name) is int and 0 <= name < len(softmax) for name in ids):
         return None
     return [softmax[name] for name in ids]
 

@@ -110,6 +110,7 @@ def from_records(
     source: str,
     unit: str = "line",
     model: str = "",
+    num_experts: int = 0,
 ) -> RoutingTrace:
     """The trace of these rows, in their order; requests are numbered as they first appear.
 
@@ -127,7 +128,7 @@ def from_records(
     ids = np.array([entry.ids for entry in records])
     choices = Choices(phase, request, step, layer, ids, _all_weights(records, ids),
                       np.array(lines), unit)  # fmt: skip
-    return build(path, choices, given, source, model=model)
+    return build(path, choices, given, source, num_experts, model)
 
 
 def _all_weights(records: Sequence[Record], ids: NDArray[Any]) -> NDArray[np.float32] | None:

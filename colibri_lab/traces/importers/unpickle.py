@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from ...errors import TraceError
 
 MAX_BYTES = 1 << 28
-# Opcodes that take objects from outside the file, or build what their argument says.
-REFUSED = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "BYTEARRAY8"}
+# Opcodes that take objects from outside the file, and those whose argument is a size or an index.
+REFUSED = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER"}
+SIZED = {"PUT", "BINPUT", "LONG_BINPUT", "FRAME"}
 KINDS = {f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)} | {"f4", "f8", "b1"}
 
 
@@ -53,8 +54,8 @@ def _scan(data: bytes) -> None:
     for opcode, argument, position in pickletools.genops(data):
         if opcode.name in REFUSED:
             raise ValueError(f"{opcode.name} at byte {position}")
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
-            raise ValueError(f"memo index {argument} at byte {position}")
+        if opcode.name in SIZED and int(argument or 0) > len(data):
+            raise ValueError(f"{opcode.name} {argument} at byte {position}")
 
 
 class _Dtype:
@@ -84,7 +85,7 @@ class _Array:
 
 def _from_bytes(raw: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
     """[…] array of these bytes."""
-    sound = isinstance(raw, bytes) and isinstance(dtype, _Dtype) and order in ("C", "F")
+    sound = isinstance(raw, bytes | bytearray) and isinstance(dtype, _Dtype) and order in ("C", "F")
     if not sound or math.prod(shape) * dtype.dtype.itemsize != len(raw):
         raise ValueError(f"an array of shape {str(shape)[:40]} in other bytes")
     return np.frombuffer(raw, dtype.dtype).reshape(shape, order=order)
