@@ -71,24 +71,27 @@ def _import(trace: Any, options: argparse.Namespace) -> None:
 
 
 def _stats(trace: Any, options: argparse.Namespace) -> None:
-    from ..traces.importers import ExpertHistogram
     from ..traces.stats import trace_stats
 
-    found = trace.stats() if isinstance(trace, ExpertHistogram) else trace_stats(trace)
+    found = trace_stats(trace)
     if options.json:
         print_json(found)
         return
-    names = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
-    layers = [name for name in names if name in found]
+    layers = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
     width = max(map(len, found))
     for name, value in found.items():
         if name not in (*layers, "warnings"):
-            print(
-                f"{name:{width}}  {value:,}"
-                if isinstance(value, int)
-                else f"{name:{width}}  {value}"
-            )
-    rows = zip(range(found["num_layers"]), *(found[name].tolist() for name in layers), strict=True)
+            print(f"{name:{width}}  {_text(value)}")
+    rows = zip(range(trace.num_layers), *(found[name].tolist() for name in layers), strict=True)
     print_table(("layer", *layers), rows)
     for warning in found["warnings"]:
         note(f"note: {warning}")
+
+
+def _text(value: Any) -> str:
+    """Numbers short; a value for each layer as its mean."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {item:.1f}" for key, item in value.items())
+    if hasattr(value, "mean"):
+        return f"{value.mean():.3f} (mean of layers)"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

@@ -10,6 +10,13 @@ from numpy.typing import NDArray
 from ..errors import TraceError
 from ..reference.metrics import balancedness, entropy_bits
 from ..reference.trace import DECODE, RoutingTrace
+from .locality import (
+    distinct_by_batch,
+    independent_distinct,
+    layer_overlap,
+    reuse_steps,
+    used_experts,
+)
 from .suspicions import decode_uses, repeated, suspicions
 
 FEW_STEPS = 100  # fewer decode steps than this say little of a long run
@@ -44,7 +51,23 @@ def trace_stats(trace: RoutingTrace) -> dict[str, Any]:
         "balancedness": balancedness(load),
         "distinct_share": (load > 0).mean(axis=1),
         "step_overlap": step_overlap(trace),
+        **_locality(trace),
         "warnings": [*_warnings(trace, decode), *suspicions(trace)],
+    }
+
+
+def _locality(trace: RoutingTrace) -> dict[str, Any]:
+    """layer_overlap [L-1];  distinct_experts, independent_experts : batch size -> experts a layer;
+    reuse_tokens : percentile -> tokens until an expert comes back in its layer."""
+    used = used_experts(trace)
+    distinct, reuse = distinct_by_batch(used), reuse_steps(used)
+    num_experts, top_k = trace.num_experts, trace.top_k
+    percentiles = {p: float(np.percentile(reuse, p)) for p in (10, 50, 90)} if len(reuse) else {}
+    return {
+        "layer_overlap": layer_overlap(used),
+        "distinct_experts": distinct,
+        "independent_experts": {b: independent_distinct(num_experts, top_k, b) for b in distinct},
+        "reuse_tokens": percentiles,
     }
 
 
