@@ -41,21 +41,31 @@ def read_trace(path: str | Path) -> RoutingTrace:
     Raises TraceError for a file that is none, lacks a column, or has ids out of range.
     """
     path = Path(path)
-    pa = pyarrow()
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowInvalid, OSError) as error:
-        raise TraceError(
-            "the trace cannot be read", path=path, expected="a Parquet file", found=str(error)[:200]
-        ) from error
+    table = read_table(path)
     header = _header(table, path)
     trace = RoutingTrace(**_columns(table, path), **header)
     _check(trace, path)
     return trace
+
+
+def read_table(path: Path) -> Any:
+    """The Parquet table in a file; TraceError where it is none, or corrupt."""
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        raise
+    # ValueError: a column's name that is no text.
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TraceError(
+            "the trace cannot be read",
+            path=path,
+            expected="a Parquet file",
+            found=str(error)[:200],
+            hint="the file may have been cut off while it was written",
+        ) from error
 
 
 def _header(table: Any, path: Path) -> dict[str, Any]:
@@ -93,12 +103,23 @@ def _columns(table: Any, path: Path) -> dict[str, Any]:
         )  # fmt: skip
     columns = {}
     for name, dtype in COLUMNS.items():
-        column = table.column(name).combine_chunks()
-        if name == "phase":
-            values = np.array([PHASES.index(text) for text in column.to_pylist()], dtype)
-        else:
-            values = column.to_numpy(zero_copy_only=False).astype(dtype)
-        columns[name] = values
+        column = table.column(name)
+        if column.null_count:
+            raise TraceError(
+                f"column {name} has holes", path=path, expected="no null", found=column.null_count
+            )
+        try:
+            values = (
+                [PHASES.index(text) for text in column.to_pylist()] if name == "phase" else column
+            )
+            columns[name] = np.array(values).astype(dtype)
+        except (ValueError, TypeError) as error:
+            raise TraceError(
+                f"column {name} is of another type",
+                path=path,
+                expected=" or ".join(PHASES) if name == "phase" else np.dtype(dtype).name,
+                found=str(column.type),
+            ) from error
     return columns
 
 

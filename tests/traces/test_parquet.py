@@ -103,6 +103,18 @@ def no_parquet(path, trace):
     path.write_text("layer,expert\n0,1\n")
 
 
+def text_experts(path, trace):
+    change(path, {"expert": ["many"] * len(trace)})
+
+
+def other_phase(path, trace):
+    change(path, {"phase": ["warm-up"] * len(trace)})
+
+
+def holes(path, trace):
+    change(path, {"step": [None, *trace.step[1:].tolist()]})
+
+
 BAD = {
     high_expert: "expert is out of range in row 3",
     negative_step: "step is out of range",
@@ -114,6 +126,9 @@ BAD = {
     no_header: "no trace header",
     truncated: "cannot be read",
     no_parquet: "cannot be read",
+    text_experts: "expert is of another type",
+    other_phase: "phase is of another type",
+    holes: "step has holes",
 }
 
 

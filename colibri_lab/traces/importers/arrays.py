@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,6 +18,9 @@ from ...errors import TraceError
 MAGIC = b"\x93NUMPY"
 ZIP = b"PK\x03\x04"
 DEFLATE_RATIO = 1100  # deflate never packs tighter than 1032 to 1
+ARCHIVE_ERRORS = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, struct.error,
+)  # fmt: skip
 READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -47,7 +51,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 )
                 for info in archive.infolist()
             }
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except ARCHIVE_ERRORS as error:
         raise TraceError(
             "the archive cannot be read",
             path=path,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import TraceError
 from ...reference.trace import RoutingTrace
-from ..parquet import pyarrow
+from ..parquet import pyarrow, read_table
 from .common import Given
 from .records import from_records, record
 
@@ -30,7 +30,7 @@ def has_columns(path: Path) -> bool:
 
     try:
         return set(COLUMNS) <= set(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):
         return False
 
 
@@ -57,17 +57,7 @@ def _of_chosen(softmax: Any, ids: Any) -> Any:
 
 
 def _table(path: Path) -> Any:
-    pa = pyarrow()
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(
-            "the trace cannot be read", path=path, expected="a Parquet file", found=str(error)[:200]
-        ) from error
+    table = read_table(path)
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise TraceError(
