@@ -15,6 +15,7 @@ from ..reference.trace import COLUMNS, RoutingTrace
 KEY = b"colibri_lab.trace"
 VERSION = 1
 HEADER = ("num_layers", "num_experts", "top_k", "expert_bytes", "model", "source", "licence")
+MAX_TABLE = 1 << 24  # layers times experts, at most: load tables are allocated by it
 PHASES = ("prefill", "decode")
 
 
@@ -91,7 +92,20 @@ def _header(table: Any, path: Path) -> dict[str, Any]:
             expected=f"version {VERSION} with {', '.join(HEADER)}",
             found=f"version {version} with {', '.join(header)}",
         )
+    _check_sizes(header, path)
     return header
+
+
+def _check_sizes(header: dict[str, Any], path: Path) -> None:
+    sizes = [header[name] for name in ("num_layers", "num_experts", "top_k")]
+    sound = all(type(size) is int and 0 <= size <= MAX_TABLE for size in sizes)
+    if not sound or sizes[0] * sizes[1] > MAX_TABLE or min(header["expert_bytes"], default=0) < 0:
+        raise TraceError(
+            "the trace header's sizes make no sense",
+            path=path,
+            expected=f"whole numbers, at most {MAX_TABLE} experts in all layers",
+            found=str(sizes)[:80],
+        )
 
 
 def _columns(table: Any, path: Path) -> dict[str, Any]:

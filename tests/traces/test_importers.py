@@ -346,6 +346,12 @@ BAD = [  # format, content, what the error must say
     ("bigmoe", BIGMOE.replace("0,0,0,0,0,3", "0,0,0,0,0,8"), "expert is out of range in row 0"),
     ("bigmoe", BIGMOE.replace("0,0,0,0,1,7", "0,0,0,0,2,7"), "slot is out of range in row 1"),
     ("bigmoe", BIGMOE.replace("n_expert=8", f"n_expert={BIG}"), "make no sense"),
+    ("bigmoe", BIGMOE.replace("n_expert_used=2", "n_expert_used=9"), "make no sense"),
+    (
+        "bigmoe",
+        BIGMOE.replace("n_layer=2", "n_layer=9999").replace("n_expert=8", "n_expert=999999"),
+        "make no sense",
+    ),
     ("bigmoe", BIGMOE.replace("# layer=1", "# lay=1"), "lacks the size"),
     ("bigmoe", BIGMOE[: BIGMOE.index("0,0,0")], "is empty"),
     ("bigmoe", BIGMOE.replace("0,0,0,0,0,3", f"0,0,{BIG},0,0,3"), "step is out of range in row 0"),

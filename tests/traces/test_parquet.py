@@ -87,6 +87,14 @@ def wrong_sizes(path, trace):
     change(path, header={"expert_bytes": [1]})
 
 
+def huge_sizes(path, trace):
+    change(path, header={"num_experts": 10**12})
+
+
+def text_sizes(path, trace):
+    change(path, header={"num_experts": "4"})
+
+
 def corrupt_header(path, trace):
     change(path, header={"expert_bytes": "many"})
 
@@ -121,6 +129,8 @@ BAD = {
     high_layer: "layer is out of range",
     no_column: "none named expert",
     other_version: "another version",
+    huge_sizes: "sizes make no sense",
+    text_sizes: "sizes make no sense",
     wrong_sizes: "one value a layer",
     corrupt_header: "header is corrupt",
     no_header: "no trace header",

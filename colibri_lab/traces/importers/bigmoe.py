@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import TraceError
 from ...reference.trace import RoutingTrace
+from .common import check_table
 
 MAGIC = b"# route_trace v1"
 COLUMNS = ("turn", "phase", "step", "layer", "slot", "expert", "weight")
@@ -72,8 +73,11 @@ def _model(comments: list[str], path: Path) -> tuple[str, int, int, int]:
         )
     name = line.partition("model=")[2].split()[0].rpartition("/")[2]
     num_layers, num_experts, top_k = map(int, sizes.groups())
-    if not (1 <= num_layers <= 10_000 and 1 <= top_k <= num_experts <= 1_000_000):
-        raise TraceError("the model's sizes make no sense", path=path, found=line)
+    check_table(path, num_layers, num_experts)
+    if not 1 <= top_k <= num_experts:
+        raise TraceError(
+            "the model's sizes make no sense", path=path, expected="1 to n_expert used", found=line
+        )
     return name, num_layers, num_experts, top_k
 
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ...errors import TraceError
 from ...reference.trace import DECODE, PREFILL, RoutingTrace
+from ..parquet import MAX_TABLE
 
 MAX_LAYERS = 10_000
 MAX_TOP_K = 4096
-MAX_TABLE = 1 << 24  # layers times experts: what a load table is allocated by
 INT32_MAX = 2**31 - 1
 GUESSED_EXPERTS = "experts counted up to the highest id"
 
