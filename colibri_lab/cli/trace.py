@@ -71,18 +71,20 @@ def _import(trace: Any, options: argparse.Namespace) -> None:
 
 
 def _stats(trace: Any, options: argparse.Namespace) -> None:
+    from ..traces.importers import ExpertHistogram
     from ..traces.stats import trace_stats
 
-    found = trace_stats(trace)
+    found = trace.stats() if isinstance(trace, ExpertHistogram) else trace_stats(trace)
     if options.json:
         print_json(found)
         return
-    layers = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
+    names = ("entropy_bits", "balancedness", "distinct_share", "step_overlap")
+    layers = [name for name in names if name in found]
     width = max(map(len, found))
     for name, value in found.items():
         if name not in (*layers, "warnings"):
             print(f"{name:{width}}  {_text(value)}")
-    rows = zip(range(trace.num_layers), *(found[name].tolist() for name in layers), strict=True)
+    rows = zip(range(found["num_layers"]), *(found[name].tolist() for name in layers), strict=True)
     print_table(("layer", *layers), rows)
     for warning in found["warnings"]:
         note(f"note: {warning}")

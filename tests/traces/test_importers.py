@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from colibri_lab.cli import main
 from colibri_lab.errors import DeviceUnavailable, InputError, TraceError
 from colibri_lab.traces.importers import FORMATS, ExpertHistogram, import_any, import_trace
 
@@ -614,6 +615,55 @@ def test_bad_sglang(saved, write, tmp_path):
     for content in (whole[:-40], b"", b"PK\x03\x04"):
         with pytest.raises(TraceError, match="cannot be read"):
             import_any(write(content), "sglang")
+
+
+# The command
+
+
+def command(capsys, *arguments):
+    status = main(["trace", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_format_replays_alike(write, capsys, name):
+    """Seven look-ups in prefill and four in decode; one expert comes again (5, in layer 1)."""
+    path = write(TRACES[name])
+    sizes = ("--expert-bytes", 1 << 20, "--num-experts", 8)
+    status, out, _ = command(capsys, "replay", path, *sizes, "--budget-mib", "100", "--json")
+    assert status == 0
+    for result in json.loads(out)["results"]:
+        assert result["prefill_hit_ratio"] == 0
+        assert result["decode_hit_ratio"] == 1 / 4
+        assert result["bytes_read"] == 9 << 20
+
+
+def test_without_sizes_a_replay_says_what_to_give(write, capsys):
+    status, _, err = command(capsys, "replay", write(COLIBRI), "--budget-mib", "100")
+    assert status != 0
+    assert "how large experts are" in err
+
+
+def test_import_with_a_format_and_sizes(write, tmp_path, capsys):
+    out = tmp_path / "own.parquet"
+    given = ("--format", "mbolt", "--expert-bytes", 7, "-o", out)
+    assert command(capsys, "import", write(mbolt()), *given)[0] == 0
+    trace = import_trace(out)
+    assert rows_of(trace) == PASSES
+    assert trace.expert_bytes == (7, 7)
+
+
+def test_a_histogram_has_figures_and_no_replay(write, capsys):
+    path = write(USAGE)
+    status, out, err = command(capsys, "stats", path)
+    assert status == 0
+    assert re.search(r"assignments +17", out)
+    assert "no order" in err
+    assert json.loads(command(capsys, "stats", path, "--json")[1])["num_experts"] == 8
+    status, _, err = command(capsys, "replay", path, "--budget-mib", 100)
+    assert status != 0
+    assert "in what order" in err
 
 
 def test_errors_name_the_hint(write):
