@@ -55,10 +55,12 @@ def read_table(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        table = pq.read_table(path)
+        table.validate(full=True)
+        names = table.column_names
     except FileNotFoundError:
         raise
-    # ValueError: a column's name that is no text.
+    # ValueError: a column's name that is no text, which is found when it is asked for.
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(
             "the trace cannot be read",
@@ -67,6 +69,11 @@ def read_table(path: Path) -> Any:
             found=str(error)[:200],
             hint="the file may have been cut off while it was written",
         ) from error
+    if len(set(names)) < len(names):
+        raise TraceError(
+            "the trace has a column twice", path=path, expected="each once", found=names[:20]
+        )
+    return table
 
 
 def _header(table: Any, path: Path) -> dict[str, Any]:
