@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +39,24 @@ def decode_uses(trace: RoutingTrace) -> Uses:
     rows = np.stack(
         [getattr(trace, name)[kept] for name in ("request", "layer", "expert", "step")]
     ).astype(np.int64)
-    rows = np.unique(rows, axis=1)
+    rows, _ = _distinct(rows)
     requests, which = np.unique(rows[0], return_inverse=True)
     first = np.full(len(requests), np.iinfo(np.int64).max)
     np.minimum.at(first, which, rows[3])
     request, layer, expert, step = rows
     return Uses(request, layer, expert, step, first[which])
+
+
+def _distinct(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """[C, M] different columns of [C, N], sorted by their first row, and [M] how often each was.
+
+    As np.unique does with an axis, five times as fast.
+    """
+    ordered = columns[:, np.lexsort(columns[::-1])]
+    new = np.ones(ordered.shape[1], bool)
+    new[1:] = (np.diff(ordered, axis=1) != 0).any(axis=0)
+    starts = np.flatnonzero(new)
+    return ordered[:, starts], np.diff(starts, append=len(new))
 
 
 def repeated(uses: Uses) -> NDArray[np.bool_]:
@@ -97,7 +110,7 @@ def _restarts(trace: RoutingTrace) -> str:
     """Tokens numbered anew in each forward pass, so that several share request, step and layer."""
     names = ("request", "step", "layer", "slot")
     rows = np.stack([getattr(trace, name) for name in names])
-    twice = rows.shape[1] - len(np.unique(rows, axis=1).T)
+    twice = rows.shape[1] - len(_distinct(rows)[1])
     if not twice:
         return ""
     alone = "request ids never change and " if len(np.unique(trace.request)) == 1 else ""
@@ -149,7 +162,7 @@ def _independent(trace: RoutingTrace) -> str:
 def _chance(uses: Uses, num_experts: int) -> tuple[float, float]:
     """Mean and variance of the overlaps of steps, were each a draw without replacement."""
     groups = np.stack([uses.request, uses.layer, uses.step])
-    groups, size = np.unique(groups, axis=1, return_counts=True)
+    groups, size = _distinct(groups)
     change = np.diff(groups, axis=1)
     pair = (change[:2] == 0).all(axis=0) & (change[2] == 1)
     before, after = size[:-1][pair].astype(float), size[1:][pair].astype(float)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TraceError
-from ...reference.trace import DECODE, PREFILL, RoutingTrace
+from ...reference.trace import COLUMNS, DECODE, PREFILL, RoutingTrace
 from ..parquet import MAX_TABLE
 
 MAX_LAYERS = 10_000
@@ -68,28 +68,28 @@ def build(
     num_experts, notes = _num_experts(path, choices, given, num_experts)
     for name, limit in (("layer", MAX_LAYERS), ("step", INT32_MAX), ("request", INT32_MAX)):
         check_range(path, name, getattr(choices, name), 0, limit, choices.lines, choices.unit)
-    rows = (choices.ids >= 0).any(axis=1)
-    slots = (choices.ids >= 0).any(axis=0)
-    if not rows.any():
-        raise TraceError("no token has an expert", path=path, expected="ids of 0 or more", found=-1)
-    top_k = int(np.flatnonzero(slots)[-1]) + 1
+    rows, top_k = _used(path, choices)
     if top_k < choices.ids.shape[1]:
         notes.append(f"top-k recorded as {choices.ids.shape[1]}, {top_k} used")
     layers, layer = np.unique(choices.layer[rows], return_inverse=True)
     check_table(path, len(layers), num_experts)
     if (layers != np.arange(len(layers))).any():
         notes.append(f"layer 0 is the engine's {layers[0]}")
+    columns = {name: getattr(choices, name)[rows] for name in ("phase", "request", "step")}
     weights = choices.weights
     if weights is None:
         weights = np.full(choices.ids.shape, np.nan, np.float32)
+    columns = {
+        name: np.repeat(found, top_k) for name, found in (columns | {"layer": layer}).items()
+    }
+    columns["slot"] = np.tile(np.arange(top_k), int(rows.sum()))
+    columns |= {
+        "expert": choices.ids[rows, :top_k].ravel(),
+        "weight": weights[rows, :top_k].ravel(),
+    }
+    typed: dict[str, Any] = {name: columns[name].astype(dtype) for name, dtype in COLUMNS.items()}
     return RoutingTrace(
-        phase=np.repeat(choices.phase[rows], top_k).astype(np.uint8),
-        request=np.repeat(choices.request[rows], top_k).astype(np.int32),
-        step=np.repeat(choices.step[rows], top_k).astype(np.int32),
-        layer=np.repeat(layer, top_k).astype(np.int32),
-        slot=np.tile(np.arange(top_k, dtype=np.int32), int(rows.sum())),
-        expert=choices.ids[rows, :top_k].ravel().astype(np.int32),
-        weight=weights[rows, :top_k].ravel().astype(np.float32),
+        **typed,
         num_layers=len(layers),
         num_experts=num_experts,
         top_k=top_k,
@@ -97,6 +97,15 @@ def build(
         model=model,
         source="; ".join([source, *notes]),
     )
+
+
+def _used(path: Path, choices: Choices) -> tuple[NDArray[np.bool_], int]:
+    """[N] whether a token has an expert, and the slots up to the last that any token uses."""
+    kept: NDArray[np.bool_] = choices.ids >= 0
+    if not kept.any():
+        raise TraceError("no token has an expert", path=path, expected="ids of 0 or more", found=-1)
+    tokens: NDArray[np.bool_] = np.any(kept, axis=1)
+    return tokens, int(np.flatnonzero(kept.any(axis=0))[-1]) + 1
 
 
 def _num_experts(path: Path, choices: Choices, given: Given, stored: int) -> tuple[int, list[str]]:
