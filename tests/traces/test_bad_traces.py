@@ -261,6 +261,11 @@ def test_what_is_given_is_checked(write):
         import_trace(write(COLIBRI), expert_bytes=-1)
     with pytest.raises(TraceError, match="another number of experts"):
         import_trace(write(mbolt()), num_experts=9)
+    for content in (BIGMOE, USAGE):
+        with pytest.raises(TraceError, match="another number of experts"):
+            import_any(write(content), num_experts=9)
+    with pytest.raises(TraceError, match="another size of an expert"):
+        import_trace(write(BIGMOE), expert_bytes=9)
     with pytest.raises(FileNotFoundError):
         import_trace(Path("/nowhere/at/all"))
 

@@ -112,14 +112,6 @@ def _num_experts(path: Path, choices: Choices, given: Given, stored: int) -> tup
     """Experts a layer, every id checked against it, and what is to be said of where it is from."""
     known = stored or given.num_experts
     check_range(path, "expert id", choices.ids, -1, known or MAX_TABLE, choices.lines, choices.unit)
-    if stored and given.num_experts and stored != given.num_experts:
-        raise TraceError(
-            "the trace says another number of experts than was given",
-            path=path,
-            expected=given.num_experts,
-            found=stored,
-            hint="leave --num-experts out",
-        )
     return known or int(choices.ids.max()) + 1, [] if known else [GUESSED_EXPERTS]
 
 

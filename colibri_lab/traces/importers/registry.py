@@ -79,9 +79,15 @@ def import_any(
         )
     given = Given(expert_bytes, num_experts)
     found = _format(path, name).read(path, given)
-    if isinstance(found, RoutingTrace) and expert_bytes and not any(found.expert_bytes):
-        return replace(found, expert_bytes=(expert_bytes,) * found.num_layers)
-    return found
+    stored = found.num_experts if isinstance(found, RoutingTrace) else found.load.shape[1]
+    if num_experts and stored != num_experts:
+        raise _contradiction(path, "number of experts", "--num-experts", num_experts, stored)
+    if isinstance(found, ExpertHistogram) or not expert_bytes:
+        return found
+    sizes = set(found.expert_bytes)
+    if sizes - {0, expert_bytes}:
+        raise _contradiction(path, "size of an expert", "--expert-bytes", expert_bytes, max(sizes))
+    return replace(found, expert_bytes=(expert_bytes,) * found.num_layers)
 
 
 def import_trace(
@@ -92,6 +98,16 @@ def import_trace(
     if isinstance(found, ExpertHistogram):
         raise no_sequence(Path(path))
     return found
+
+
+def _contradiction(path: Path, what: str, option: str, given: int, stored: int) -> TraceError:
+    return TraceError(
+        f"the trace says another {what} than was given",
+        path=path,
+        expected=given,
+        found=stored,
+        hint=f"leave {option} out",
+    )
 
 
 def _format(path: Path, name: str) -> TraceFormat:
