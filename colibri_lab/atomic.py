@@ -21,7 +21,10 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     if path.is_dir():
         raise InputError("the output is a folder", expected="a file name", found=str(path))
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:  # about the file that was asked for, not the draft's name
+        raise OSError(error.errno, error.strerror, str(path)) from error
     draft = Path(name)
     try:
         with os.fdopen(handle, "w+b") as file:

@@ -220,18 +220,14 @@ def _tell(
     }
     if engine is not None:
         summary |= _counts(engine)
-    if options.trace and generation.trace is not None:
-        from ..traces import write_trace
-
-        write_trace(generation.trace, options.trace)
-    if options.metrics and engine is not None:
-        _write_metrics(options.metrics, engine)
+    if not options.json:
+        print()
+    _write_files(options, generation, engine)
     if options.json:
         text = model.tokenizer.decode(new)
         found = {"prompt": prompt, "text": text, "token_ids": new, **summary}
         print_json({**found, "experts": _experts(engine)} if options.verbose else found)
         return
-    print()
     note(
         f"{len(ids)} prompt and {len(new)} new tokens in {elapsed:.2f} s, "
         f"{summary['tokens_per_s']:.1f} new tokens/s"
@@ -241,6 +237,17 @@ def _tell(
              f"{summary['bytes_read'] / 2**20:.1f} MiB read")  # fmt: skip
     if options.verbose and engine is not None:
         _print_experts(engine)
+
+
+def _write_files(
+    options: argparse.Namespace, generation: Generation, engine: Engine | None
+) -> None:
+    if options.trace and generation.trace is not None:
+        from ..traces import write_trace
+
+        write_trace(generation.trace, options.trace)
+    if options.metrics and engine is not None:
+        _write_metrics(options.metrics, engine)
 
 
 def _counts(engine: Engine) -> dict[str, Any]:
