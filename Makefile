@@ -42,8 +42,8 @@ check: $(READY)  ## style, types, import layers, notebooks without outputs
 test: check  ## the checks, then the tests (PYTEST_ARGS="-k engine" for some of them)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lab: $(READY)  ## JupyterLab in notebooks/
-	$(BIN)/colibri-lab lab
+lab: $(READY)  ## JupyterLab in notebooks/ (LAB_ARGS=--allow-root in a container)
+	$(BIN)/colibri-lab lab $(LAB_ARGS)
 
 lock: $(UV)  ## resolve the dependencies anew (UPGRADE=1: to the newest releases)
 	$(UV) lock $(if $(UPGRADE),--upgrade)

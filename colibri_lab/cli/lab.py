@@ -16,6 +16,7 @@ EXAMPLE = "Example: colibri-lab lab --port 8890"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8888, metavar="N")
     parser.add_argument("--no-browser", action="store_true", help="print the address alone")
+    parser.add_argument("--allow-root", action="store_true", help="run as root, as in a container")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -28,6 +29,7 @@ def run(options: argparse.Namespace) -> None:
     folder = notebooks()
     command = [sys.executable, "-m", "jupyterlab", f"--port={options.port}"]
     command += ["--no-browser"] if options.no_browser else []
+    command += ["--allow-root"] if options.allow_root else []
     os.chdir(folder)
     os.execv(sys.executable, command)  # Ctrl-C, signals and the exit status are JupyterLab's
 
