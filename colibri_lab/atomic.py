@@ -21,6 +21,9 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     if path.is_dir():
         raise InputError("the output is a folder", expected="a file name", found=str(path))
+    if path.exists() and not path.is_file():
+        # Renaming would put a plain file in the place of /dev/null, for everyone on the machine.
+        raise InputError("the output is a device or a pipe", expected="a file", found=str(path))
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:  # about the file that was asked for, not the draft's name
