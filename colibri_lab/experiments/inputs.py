@@ -20,6 +20,7 @@ from .reference_runs import watched_moe
 from .texts import Corpus
 
 FILE_NAME = "inputs.npz"
+STORED = {"hidden_states", "kind", "domains", "token_ids", "context"}
 KINDS = ("text", "random")
 TURN_LENGTH = 16  # calls that a group of sequences is followed for
 CONTEXT = 16  # positions read before the first captured one: a sequence's start is untypical
@@ -190,7 +191,16 @@ def load_inputs(folder: Path) -> Inputs | None:
     path = folder / FILE_NAME
     if not path.exists():
         return None
-    arrays = read_arrays(path, "the run's stored inputs", "start a new run in another folder")
+    hint = "start a new run in another folder"
+    arrays = read_arrays(path, "the run's stored inputs", hint)
+    if missing := sorted(STORED - arrays.keys()):
+        raise RunError(
+            "the run's stored inputs are incomplete",
+            path=path,
+            expected=", ".join(missing),
+            found=", ".join(arrays),
+            hint=hint,
+        )
     return Inputs(
         hidden_states=arrays["hidden_states"],
         kind=str(arrays["kind"]),

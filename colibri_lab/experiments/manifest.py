@@ -61,8 +61,8 @@ def describe_texts(texts: Texts | None) -> str | list[str] | None:
     if texts is None or isinstance(texts, Mapping):
         return None
     if isinstance(texts, str | Path):
-        return str(texts)
-    return [str(path) for path in texts]
+        return str(Path(texts).resolve())
+    return [str(Path(path).resolve()) for path in texts]
 
 
 def describe_inputs(inputs: Inputs, decoder: Decoder) -> dict[str, Any]:

@@ -17,6 +17,8 @@ SCHEMA_VERSION = 1
 FILE_NAME = "records.jsonl"
 
 TEXT, WHOLE, REAL, FLAG = "string", "Int64", "float64", "boolean"
+_PYTHON: dict[str, Any] = {TEXT: str, WHOLE: int, REAL: (int, float), FLAG: bool}
+NEEDED = ("cell_id", "status", "code_version", "warning")  # a line without them is no record
 COLUMNS = {
     "run_id": TEXT,
     "cell_id": TEXT,
@@ -154,9 +156,23 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "cell_id" in record else None
+    return record if isinstance(record, dict) and _is_record(record) else None
+
+
+def _is_record(record: dict[str, Any]) -> bool:
+    """Whether readers can do with it: the columns they ask for, and values of their kinds."""
+    if not isinstance(record.get("cell_id"), str) or any(name not in record for name in NEEDED):
+        return False
+    values = {name: record[name] for name in COLUMNS.keys() & record.keys()}
+    return all(value is None or _fits(value, COLUMNS[name]) for name, value in values.items())
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == FLAG
+    return isinstance(value, _PYTHON[kind])
 
 
 def latest(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

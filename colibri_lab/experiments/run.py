@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, RunError
 from . import records
 from .files import is_locked, read_arrays, write_whole
+from .manifest_shape import check_manifest
 from .run_store import MANIFEST_NAME, read_json, samples_path
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """Open a run folder; RunError where there is none, or one of another schema version."""
+        """Open a run folder; RunError where there is none that this version can read."""
         run = cls(folder)
-        version = run.manifest.get("schema_version")
+        manifest = run.manifest
+        version = manifest.get("schema_version")
         if version != records.SCHEMA_VERSION:
             raise RunError(
                 "the run is of another schema version",
@@ -37,6 +39,7 @@ class Run:
                 found=version,
                 hint="read it with the version of colibri_lab that wrote it, or run it again",
             )
+        check_manifest(manifest, run.folder / MANIFEST_NAME)
         return run
 
     @property
@@ -56,7 +59,7 @@ class Run:
     @property
     def status(self) -> str:
         """running, done, cancelled, interrupted or failed; killed where its writer is gone."""
-        status = str(self.manifest["status"])
+        status = str(self.manifest.get("status", "running"))  # none before the first session
         return "killed" if status == "running" and not is_locked(self.folder) else status
 
     @property

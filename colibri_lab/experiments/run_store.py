@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,12 +107,12 @@ def open_store(folder: Path, identity: Mapping[str, Any], resume: bool) -> Itera
 
 
 def finished_cells(folder: Path) -> set[str]:
-    """Cells that are measured: their record says ok and their samples are there."""
+    """Cells that are measured: their record says ok and their samples are there, whole."""
     found, _ = records.read_lines(folder / records.FILE_NAME)
     return {
         cell_id
         for cell_id, record in records.latest(found).items()
-        if record["status"] == "ok" and samples_path(folder, cell_id).exists()
+        if record["status"] == "ok" and zipfile.is_zipfile(samples_path(folder, cell_id))
     }
 
 
@@ -156,7 +157,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of a run folder; RunError where it is none."""
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError("the run cannot be read", path=path, found=str(error)) from error
     if not isinstance(contents, dict):
         raise RunError(

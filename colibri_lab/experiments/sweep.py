@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..models import load_config, load_model
 from ..reference import Decoder
 from .cell import Settings
-from .grid import Grid, make_grid
+from .grid import AXES, Grid, make_grid
 from .inputs import KINDS
 from .plan import Plan, make_plan, weight_dtype
 from .presets import preset
@@ -101,13 +101,14 @@ class Sweep:
         manifest = Run.open(folder).manifest
         arguments = {
             "model": manifest["model"]["path"],
-            **manifest["grid"]["axes"],
+            **{axis: manifest["grid"]["axes"][axis] for axis in AXES},
             "base": manifest["grid"]["base"],
             "crosses": manifest["grid"]["crosses"],
-            **manifest["settings"],
+            **{field.name: manifest["settings"][field.name] for field in fields(Settings)},
             "seed": manifest["seeds"]["order"],
-            "inputs": manifest["inputs"]["kind"],
-            "texts": manifest["texts"],
+            # Of a run that ended while it captured its inputs, nothing else says their kind.
+            "inputs": manifest["inputs_key"].partition(":")[0],
+            "texts": manifest.get("texts"),
             "out": folder,
         }
         return cls(**{**arguments, **changes})

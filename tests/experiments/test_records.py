@@ -89,3 +89,23 @@ def test_dtypes_do_not_depend_on_what_is_null() -> None:
         assert {name: str(kind) for name, kind in frame.dtypes.items()} == COLUMNS
     assert frame["batch_size"].tolist()[0] == 4
     assert frame["latency_p50_ms"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"cell_id": "a"}',
+        json.dumps({**record("a"), "cell_id": [1]}),
+        json.dumps({**record("a"), "latency_p50_ms": "fast"}),
+        json.dumps({**record("a"), "batch_size": 1.5}),
+        json.dumps({**record("a"), "top_k": True}),
+        "[" * 100_000,
+    ],
+    ids=["columns", "id", "real", "whole", "flag", "nested"],
+)
+def test_a_line_that_readers_cannot_use_is_damage(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{as_line(record('first'))}\n{line}\n{as_line(record('last'))}\n")
+    with pytest.raises(RunError, match="a record is damaged") as caught:
+        read_lines(path)
+    assert caught.value.offset == len(as_line(record("first"))) + 1

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from colibri_lab.errors import RunError
-from colibri_lab.experiments import Progress, Sweep, session
+from colibri_lab.errors import Interrupted, RunError
+from colibri_lab.experiments import Progress, Run, Sweep, session
+from colibri_lab.experiments.manifest import describe_texts
 from tests.support import write_checkpoint
 
 from .helpers import MakeSweep, only, replace_backend
@@ -98,3 +100,61 @@ def test_a_run_of_another_schema_host_or_input_is_refused(
     path.write_text(json.dumps({**run.manifest, "schema_version": 99}))
     with pytest.raises(RunError, match="another schema version"):
         make_sweep(batch_size=1).run()
+
+
+def test_a_run_that_ended_while_it_captured_inputs_is_resumed(
+    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch, texts: Any
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "capture", stop)
+        with pytest.raises(Interrupted):
+            make_sweep(batch_size=1).run()
+    folder = make_sweep().out
+    assert "inputs" not in Run.open(folder).manifest
+    assert Sweep.of_run(folder, texts=texts).run().manifest["counts"]["ran"] == 1
+
+
+def test_a_run_is_resumed_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "heldout").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert describe_texts("heldout") == str(tmp_path / "heldout")
+    assert describe_texts([Path("heldout")]) == [str(tmp_path / "heldout")]
+
+
+def test_a_cell_with_damaged_samples_is_measured_again(make_sweep: MakeSweep) -> None:
+    run = make_sweep(batch_size=1).run()
+    path = run.folder / "samples" / f"{only(run)['cell_id']}.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    again = make_sweep(batch_size=1).run()
+    assert again.manifest["counts"]["ran"] == 1
+    assert len(again.samples(only(again)["cell_id"])["latency_ns"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("grid", None),
+        ("grid", {"axes": 5}),
+        ("model", "x"),
+        ("settings", {}),
+        ("code_version", 1),
+        ("environment", {"packages": []}),
+    ],
+)
+def test_an_edited_manifest_is_named(make_sweep: MakeSweep, key: str, value: Any) -> None:
+    run = make_sweep(batch_size=1).run()
+    (run.folder / "manifest.json").write_text(json.dumps({**run.manifest, key: value}))
+    with pytest.raises(RunError, match=f"manifest's \"{key}") as caught:
+        Run.open(run.folder)
+    assert caught.value.path == str(run.folder / "manifest.json")
+
+
+def test_stored_inputs_that_lack_an_array_are_named(make_sweep: MakeSweep) -> None:
+    run = make_sweep(batch_size=1).run()
+    np.savez(run.folder / "inputs.npz", kind=np.array("text"))
+    with pytest.raises(RunError, match="incomplete") as caught:
+        make_sweep(batch_size=[1, 2]).run()
+    assert "hidden_states" in str(caught.value.expected)
