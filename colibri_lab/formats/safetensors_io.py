@@ -194,7 +194,7 @@ def _read_index(path: Path) -> dict[str, str]:
     try:
         weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         shards = {str(name): str(file) for name, file in weight_map.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(
             "the index of the shards cannot be read",
             path=path,

@@ -213,7 +213,7 @@ def _read_config(path: Path) -> tuple[Family, ModelConfig, ConfigFile]:
         contents = json.loads(file.read_text(encoding="utf-8"))
         family = _family(contents.get("architectures"), file)
         return family, family.read_config(contents), contents
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         if isinstance(error, ColibriError):
             raise located(file, error) from error
         raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,16 @@ def field(file: ConfigFile, name: str, kind: type, default: Any = None) -> Any:
             f'config.json: "{name}" is missing or of a wrong type',
             expected=kind.__name__,
             found=repr(value),
+        )
+    return value
+
+
+def over_zero(file: ConfigFile, name: str, default: float | None = None) -> float:
+    """A number that a formula divides by or takes the logarithm of."""
+    value = float(field(file, name, float, default))
+    if not 0.0 < value < math.inf:
+        raise ModelError(
+            f'config.json: "{name}" is out of range', expected="a number over 0", found=repr(value)
         )
     return value
 
@@ -97,7 +108,7 @@ def model_config(file: ConfigFile, moe: MoEConfig, **changes: Any) -> ModelConfi
         "num_heads": num_heads,
         "num_kv_heads": field(file, "num_key_value_heads", int, num_heads),
         "head_dim": field(file, "head_dim", int, moe.hidden_size // max(num_heads, 1)),
-        "rms_norm_eps": field(file, "rms_norm_eps", float, 1e-6),
+        "rms_norm_eps": over_zero(file, "rms_norm_eps", 1e-6),
         "max_seq_len": field(file, "max_position_embeddings", int),
         "tie_embeddings": field(file, "tie_word_embeddings", bool, False),
         "dense_intermediate_size": optional(file, "intermediate_size", int),
@@ -116,7 +127,7 @@ def rope_parameters(file: ConfigFile) -> dict[str, Any]:
             found=repr(scaling),
         )
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    theta = field({**file, **scaling}, "rope_theta", float, 10000.0)
+    theta = over_zero({**file, **scaling}, "rope_theta", 10000.0)
     return {**scaling, "rope_type": kind, "rope_theta": theta}
 
 
@@ -134,7 +145,7 @@ def rope(file: ConfigFile, head_dim: int, interleaved: bool = False) -> Rope:
             found=kind,
         )
     stretch = YarnStretch(
-        factor=field(values, "factor", float),
+        factor=over_zero(values, "factor"),
         original_length=field(
             values, "original_max_position_embeddings", int, file.get("max_position_embeddings")
         ),

@@ -72,7 +72,7 @@ def read_order(path: str | Path) -> tuple[tuple[int, int], ...]:
     try:
         pairs = json.loads(Path(path).read_text(encoding="utf-8"))
         return tuple((int(layer), int(expert)) for layer, expert in pairs)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(
             "the order cannot be read",
             path=path,

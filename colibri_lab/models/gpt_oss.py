@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config import ModelConfig, MoEConfig, RoutingRule
 from ..reference.weights import Array, Attention, Clamp, ExpertBias, ExpertWeights
-from .config_file import ConfigFile, field, model_config, optional, rope, sliding_windows
+from .config_file import ConfigFile, field, model_config, optional, over_zero, rope, sliding_windows
 from .family import Family, RouterWeights, grouped_query
 from .reader import TensorReader
 
@@ -33,7 +33,7 @@ def read_config(file: ConfigFile) -> ModelConfig:
         file,
         moe,
         head_dim=field(file, "head_dim", int, 64),
-        rms_norm_eps=field(file, "rms_norm_eps", float, 1e-5),
+        rms_norm_eps=over_zero(file, "rms_norm_eps", 1e-5),
         dense_intermediate_size=None,
         sliding_windows=sliding_windows(file, window, lambda layer: layer % 2 == 0),
     )

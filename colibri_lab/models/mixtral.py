@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import ModelConfig, MoEConfig
 from ..reference.weights import Attention, ExpertWeights
-from .config_file import ConfigFile, field, model_config, optional, rope
+from .config_file import ConfigFile, field, model_config, optional, over_zero, rope
 from .family import Family, RouterWeights, fused_expert, grouped_query, plain_router
 from .reader import TensorReader
 
@@ -21,7 +21,7 @@ def read_config(file: ConfigFile) -> ModelConfig:
     return model_config(
         file,
         moe,
-        rms_norm_eps=field(file, "rms_norm_eps", float, 1e-5),
+        rms_norm_eps=over_zero(file, "rms_norm_eps", 1e-5),
         dense_intermediate_size=None,
         sliding_windows=(window,) * layers,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import ModelConfig, MoEConfig, RoutingRule
 from ..reference.weights import Attention
-from .config_file import ConfigFile, field, model_config, optional, rope
+from .config_file import ConfigFile, field, model_config, optional, over_zero, rope
 from .family import Family, grouped_query, plain_router, routed_expert
 from .reader import TensorReader
 
@@ -17,7 +17,7 @@ def read_config(file: ConfigFile) -> ModelConfig:
         top_k=field(file, "num_experts_per_tok", int),
         rule=RoutingRule(renormalize=field(file, "norm_topk_prob", bool, False)),
     )
-    eps = field(file, "rms_norm_eps", float, 1e-5)
+    eps = over_zero(file, "rms_norm_eps", 1e-5)
     return model_config(file, moe, rms_norm_eps=eps, dense_intermediate_size=None)
 
 

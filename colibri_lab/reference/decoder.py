@@ -186,7 +186,7 @@ class Decoder:
         Stops after max_new_tokens, at the end-of-text token (left out), or when the model's
         positions are used up.
         """
-        check_sampling(temperature, top_p)
+        check_sampling(temperature, top_p, seed)
         if max_new_tokens < 0:
             raise InputError(
                 "max_new_tokens is negative", expected="0 or more", found=max_new_tokens

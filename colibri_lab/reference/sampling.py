@@ -19,7 +19,10 @@ def choose_token(
     """
     if temperature == 0.0:
         return int(np.argmax(logits))
-    probabilities = softmax(np.asarray(logits, np.float64) / temperature)
+    # The maximum goes first, so that a tiny temperature makes no difference of infinities.
+    apart = np.asarray(logits, np.float64) - np.max(logits)
+    with np.errstate(over="ignore"):
+        probabilities = softmax(apart / temperature)
     order = np.argsort(-probabilities, kind="stable")
     before = np.cumsum(probabilities[order]) - probabilities[order]
     nucleus = order[before < top_p]
@@ -27,8 +30,10 @@ def choose_token(
     return int(generator.choice(nucleus, p=shares / shares.sum()))
 
 
-def check_sampling(temperature: float, top_p: float) -> None:
-    """InputError where temperature or top_p cannot be used."""
+def check_sampling(temperature: float, top_p: float, seed: int) -> None:
+    """InputError where temperature, top_p or the seed cannot be used."""
+    if seed < 0:
+        raise InputError("seed is negative", expected="0 or more", found=seed)
     if not 0.0 <= temperature < np.inf:
         raise InputError(
             "temperature is out of range", expected="0 (greedy) or more", found=temperature

@@ -90,7 +90,7 @@ def _header(table: Any, path: Path) -> dict[str, Any]:
         header = json.loads(stored)
         version = header.pop("version")
         header["expert_bytes"] = tuple(int(size) for size in header["expert_bytes"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TraceError("the trace header is corrupt", path=path, found=str(error)) from error
     if version != VERSION or set(header) != set(HEADER):
         raise TraceError(

@@ -203,6 +203,26 @@ def rope_of_a_wrong_type(folder):
     change_config(folder, rope_parameters=[1])
 
 
+def config_is_nested_too_deep(folder):
+    (folder / "config.json").write_text("[" * 100_000)
+
+
+def negative_eps(folder):
+    change_config(folder, rms_norm_eps=-1.0)
+
+
+def eps_is_nan(folder):
+    change_config(folder, rms_norm_eps=float("nan"))
+
+
+def theta_zero(folder):
+    change_config(folder, rope_parameters={"rope_type": "default", "rope_theta": 0})
+
+
+def yarn_by_nothing(folder):
+    change_config(folder, rope_scaling={"rope_type": "yarn", "factor": 0})
+
+
 def other_activation(folder):
     change_config(folder, hidden_act="gelu")
 
@@ -241,6 +261,11 @@ BAD = {
     yarn_without_a_factor: "factor",
     a_part_of_the_head_turns: "partial_rotary_factor",
     rope_of_a_wrong_type: "config.json",
+    config_is_nested_too_deep: "config.json cannot be read",
+    negative_eps: '"rms_norm_eps" is out of range',
+    eps_is_nan: '"rms_norm_eps" is out of range',
+    theta_zero: '"rope_theta" is out of range',
+    yarn_by_nothing: '"factor" is out of range',
     other_activation: "gelu",
     corrupt_tokenizer: "tokenizer cannot be read",
 }
@@ -258,6 +283,10 @@ def test_bad_checkpoint(folder, spoil):
 
 def index_is_not_json(folder):
     (folder / "model.safetensors.index.json").write_text("{")
+
+
+def index_is_nested_too_deep(folder):
+    (folder / "model.safetensors.index.json").write_text("[" * 100_000)
 
 
 def index_without_a_map(folder):
@@ -286,6 +315,7 @@ def tensor_not_in_its_shard(folder):
     ("spoil", "words"),
     [
         (index_is_not_json, "index of the shards cannot be read"),
+        (index_is_nested_too_deep, "index of the shards cannot be read"),
         (index_without_a_map, "index of the shards cannot be read"),
         (shard_absent, "b.safetensors"),
         (shard_outside, "outside its folder"),

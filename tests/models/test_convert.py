@@ -88,7 +88,9 @@ def test_options_that_do_not_fit(checkpoint, tmp_path, out, options, words):
     assert not (tmp_path / out).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}x", "[1]", "[[1, 2, 3]]", '[["a", 1]]'])
+@pytest.mark.parametrize(
+    "text", ["", "{}x", "[1]", "[[1, 2, 3]]", '[["a", 1]]', pytest.param("[" * 100_000, id="deep")]
+)
 def test_unreadable_order(tmp_path, text):
     (tmp_path / "order").write_text(text)
     with pytest.raises(InputError, match="cannot be read"):

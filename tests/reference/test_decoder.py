@@ -172,6 +172,16 @@ def test_bad_sampling(model, options):
         model.generate([1], 1, **options)
 
 
+def test_the_coldest_sampling_is_greedy(model):
+    greedy = model.generate([5, 6, 7], 4).token_ids
+    assert model.generate([5, 6, 7], 4, temperature=5e-324).token_ids == greedy
+
+
+def test_a_seed_is_not_negative(model):
+    with pytest.raises(InputError, match="seed is negative"):
+        model.generate([1], 1, temperature=1.0, seed=-1)
+
+
 def test_generate_takes_one_prompt(model):
     with pytest.raises(InputError, match="one prompt"):
         model.generate([[1], [2]], 1)
