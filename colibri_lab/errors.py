@@ -102,6 +102,10 @@ class Interrupted(ColibriError):
     """The user stopped long work with Ctrl-C; what was finished is kept (exit status 130)."""
 
 
+class WorkFailed(ColibriError):
+    """What was asked for went wrong while it ran, through no fault of how it was asked."""
+
+
 class CheckFailed(ColibriError):
     """A result differs from the reference by more than its tolerance."""
 

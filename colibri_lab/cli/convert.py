@@ -36,6 +36,8 @@ def run(options: argparse.Namespace) -> None:
     from ..models.convert import Conversion, convert, read_order
     from ..models.inspection import inspect_path
 
+    if options.measure:
+        _read_text(options.measure)  # before the work, not after it
     conversion = Conversion(
         dtype=options.dtype,
         quantize=options.quantize,

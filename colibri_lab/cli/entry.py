@@ -6,17 +6,26 @@ Exit status 0: done.  1: the work failed, or a check found something.  2: wrong 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
-import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import CheckFailed, ColibriError, DeviceUnavailable, InputError, Interrupted
-from .output import print_error
+from ..errors import (
+    CheckFailed,
+    ColibriError,
+    DeviceUnavailable,
+    InputError,
+    Interrupted,
+    WorkFailed,
+)
+from .output import abandon_stdout, open_streams, print_error
 
 DONE, FAILED, USAGE = 0, 1, 2
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 COMMANDS = {
     "doctor": "what this machine can do, and what is missing",
@@ -47,6 +56,7 @@ def build_parser() -> Parser:
     """The parser with every command; their modules import what they need when they run."""
     parser = Parser(
         prog="colibri-lab",
+        allow_abbrev=False,
         description="A workbench for mixture-of-experts inference.",
         epilog="Example: colibri-lab infer --model data/tiny-moe --prompt 'In the beginning'",
     )
@@ -59,6 +69,7 @@ def build_parser() -> Parser:
             help=summary,
             description=module.__doc__,
             epilog=module.EXAMPLE,
+            allow_abbrev=False,  # an abbreviated --json would be missed where an error is told
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
@@ -70,30 +81,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
+    open_streams()
     try:
-        options = build_parser().parse_args(arguments)
-        return _run(options)
-    except (KeyboardInterrupt, Interrupted) as error:
-        print(str(error) or "stopped", file=sys.stderr)
-        return INTERRUPTED
+        try:
+            options = build_parser().parse_args(arguments)
+            status = int(options.run(options) or DONE)
+        except (KeyboardInterrupt, Exception) as error:
+            status = _tell(error, as_json)
+        sys.stdout.flush()  # not at exit, where nobody handles that the reader has gone
+        return status
     except BrokenPipeError:
-        # Whoever read the output has gone; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in OPTIONAL:
-            raise
-        print_error(_missing(error), as_json)
-        return FAILED
-    except (ColibriError, OSError, MemoryError) as error:
-        print_error(error, as_json)
-        return USAGE if _is_input(error) else FAILED
+        abandon_stdout()
+    except OSError as error:  # standard output itself cannot be written
+        abandon_stdout()
+        print_error(error, as_json=False)
+    return FAILED
 
 
-def _run(options: argparse.Namespace) -> int:
-    status = options.run(options) or DONE
-    sys.stdout.flush()  # not at exit, where nobody handles that the reader has gone
-    return int(status)
+def _tell(error: Exception | KeyboardInterrupt, as_json: bool) -> int:
+    """Say what went wrong; the exit status.  What nobody foresaw keeps its traceback."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    if isinstance(error, KeyboardInterrupt | Interrupted):
+        stopped = error if isinstance(error, Interrupted) else Interrupted("stopped")
+        print(stopped, file=sys.stderr)
+        if as_json:
+            print_error(stopped, as_json)
+        return INTERRUPTED
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in OPTIONAL:
+        error = _missing(error)
+    if not isinstance(error, ColibriError | OSError | MemoryError):
+        if not as_json:
+            raise error
+        traceback.print_exception(error)
+    print_error(error, as_json)
+    return USAGE if _is_input(error) else FAILED
 
 
 def _missing(error: ModuleNotFoundError) -> ColibriError:
@@ -104,6 +126,9 @@ def _missing(error: ModuleNotFoundError) -> ColibriError:
 
 def _is_input(error: Any) -> bool:
     """Whether the error is about what was given, not about how the work went."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno in DISK_ERRORS:
+        return False
     return isinstance(error, ColibriError) and not isinstance(
-        error, CheckFailed | DeviceUnavailable
+        error, CheckFailed | DeviceUnavailable | WorkFailed
     )

@@ -85,6 +85,11 @@ def _check(options: argparse.Namespace) -> None:
             "the numpy backend keeps no counters", expected="--backend cpu", found="numpy",
             hint="leave out --verbose and --metrics, or take --backend cpu",
         )  # fmt: skip
+    for out in (options.trace, options.metrics):
+        if out is not None and not out.parent.is_dir():  # said before the work, not after it
+            raise InputError(
+                "the output's folder is not there", path=out, expected="an existing folder"
+            )
 
 
 def _prompt(options: argparse.Namespace) -> str:

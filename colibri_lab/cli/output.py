@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -13,7 +15,28 @@ from ..errors import ColibriError
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output; not-a-number and infinity become null."""
-    print(json.dumps(_plain(document), indent=2, ensure_ascii=False, default=str))
+    plain = _plain(document)
+    text = json.dumps(plain, indent=2, ensure_ascii=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a terminal of few characters, or a path that is not UTF-8
+        text = json.dumps(plain, indent=2, default=str)
+    print(text)
+
+
+def open_streams() -> None:
+    """Make printing safe: closed streams swallow, and what cannot be encoded is escaped."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def abandon_stdout() -> None:
+    """Nobody reads it, or it is full: Python would complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(error: Exception, as_json: bool) -> None:

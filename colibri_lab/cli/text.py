@@ -10,7 +10,10 @@ from ..errors import InputError
 
 def read_text(path: Path) -> str:
     """The text of a file, or of standard input for ``-``; InputError where it is not UTF-8."""
-    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise InputError("the text cannot be read", path=path, found=error.strerror) from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -23,6 +24,7 @@ from .session import Request, execute
 from .texts import Texts, default_texts
 
 DEFAULT_SLOTS = 4
+MOST_REPEATS = 10_000_000
 
 
 class Sweep:
@@ -78,12 +80,13 @@ class Sweep:
         }
         self.grid: Grid = make_grid(axes, moe.num_experts, base, crosses)
         self.settings = Settings(
-            repeats=_at_least(1, "repeats", repeats),
-            warmup=_at_least(1, "warmup", warmup),
-            blas_threads=_at_least(1, "blas_threads", blas_threads),
+            repeats=_within(1, MOST_REPEATS, "repeats", repeats),
+            warmup=_within(1, MOST_REPEATS, "warmup", warmup),
+            # Threads beyond the cores wait for each other in turns: a sweep would seem to hang.
+            blas_threads=_within(1, os.cpu_count() or 1, "blas_threads", blas_threads),
             tolerance=tolerance,
         )
-        self.seed = _at_least(0, "seed", seed)
+        self.seed = _within(0, None, "seed", seed)
         self.inputs = inputs
         self.texts = texts if texts is not None else default_texts(self.model_path)
         self.out = Path("out") / f"run-{new_run_id()}" if out is None else Path(out)
@@ -179,7 +182,9 @@ class Sweep:
             )
 
 
-def _at_least(lowest: int, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise InputError(f"{name} is out of range", expected=f"{lowest} or more", found=repr(value))
-    return value
+def _within(lowest: int, highest: int | None, name: str, value: Any) -> int:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < lowest or (highest is not None and value > highest):
+        expected = f"{lowest} or more" if highest is None else f"{lowest} to {highest:,}"
+        raise InputError(f"{name} is out of range", expected=expected, found=repr(value))
+    return int(value)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ColibriError, InputError
+from ..atomic import atomic_writer
+from ..errors import InputError, WorkFailed
 from .pdf import html_to_pdf
 
 SECONDS = 900  # a cell
@@ -25,7 +27,7 @@ def report_notebook(source: str | Path, out: str | Path, parameters: Mapping[str
     The page holds its figures and no script, so that it opens with the network off; cells tagged
     `interactive`, whose controls would be dead there, are left out. Where a cell fails, what ran
     until then is kept beside `out` as .partial.ipynb.
-    Raises InputError for an unknown parameter, ColibriError where a cell fails.
+    Raises InputError for an unknown parameter, WorkFailed where a cell fails.
     """
     source, out = Path(source), Path(out)
     if out.suffix not in (".html", ".pdf", ".ipynb"):
@@ -40,7 +42,9 @@ def report_notebook(source: str | Path, out: str | Path, parameters: Mapping[str
     elif out.suffix == ".pdf":
         html_to_pdf(to_html(notebook), out)
     else:
-        out.write_text(to_html(notebook), encoding="utf-8")
+        page = to_html(notebook).encode()
+        with atomic_writer(out) as file:
+            file.write(page)
     return out
 
 
@@ -50,8 +54,6 @@ def read_notebook(path: Path) -> Any:
 
     try:
         return nbformat.read(path, as_version=4)
-    except FileNotFoundError:
-        raise
     except Exception as error:  # the library's kinds are many
         raise InputError(
             "this is no notebook", path=path, expected="a .ipynb file", found=str(error)[:200]
@@ -100,7 +102,7 @@ def execute(notebook: Any, folder: Path, partial: Path) -> None:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         _write(notebook, partial)
-        raise ColibriError(
+        raise WorkFailed(
             "a cell of the notebook failed",
             path=partial,
             found=_last_line(str(error)),
@@ -148,7 +150,8 @@ def _write(notebook: Any, path: Path) -> None:
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)  # Jupyter colours it
+    lines = [line for line in plain.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
 
 

@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ..errors import ColibriError, DeviceUnavailable
+from ..atomic import atomic_writer
+from ..errors import DeviceUnavailable, WorkFailed
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
@@ -20,7 +21,7 @@ SECONDS = 120
 def html_to_pdf(page: str, out: Path) -> None:
     """Print a self-contained page.
 
-    Raises DeviceUnavailable where no Chromium is found, ColibriError where it does not print.
+    Raises DeviceUnavailable where no Chromium is found, WorkFailed where it does not print.
     """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
@@ -29,13 +30,24 @@ def html_to_pdf(page: str, out: Path) -> None:
             expected=f"one of {', '.join(BROWSERS)} on the path",
             hint="install it (Debian: apt install chromium), or write .html and print from there",
         )
+    pdf = _print(browser, page, out)
+    with atomic_writer(out) as file:
+        file.write(pdf)
+
+
+def _print(browser: str, page: str, out: Path) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "report.html"
+        source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"
         source.write_text(page, encoding="utf-8")
         command = [browser, *FLAGS, f"--user-data-dir={folder}/profile",
-                   f"--print-to-pdf={out.resolve()}", source.as_uri()]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    if done.returncode or not out.is_file():
-        raise ColibriError(
-            "the browser did not print the page", path=out, found=done.stderr.strip()[-400:]
-        )
+                   f"--print-to-pdf={printed}", source.as_uri()]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise WorkFailed(
+                "the browser did not print the page", path=out, found=f"nothing in {SECONDS} s"
+            ) from error
+        if done.returncode or not printed.is_file():
+            found = done.stderr.decode(errors="replace").strip()[-400:]
+            raise WorkFailed("the browser did not print the page", path=out, found=found)
+        return printed.read_bytes()

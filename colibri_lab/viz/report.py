@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..atomic import atomic_writer
 from ..errors import InputError
 from ..experiments import Run
 from .figures import ReportFigure, report_figures
@@ -66,7 +67,8 @@ def write_report(run: str | Path | Run, out: str | Path) -> Path:
     if out.suffix == ".pdf":
         html_to_pdf(page, out)
     else:
-        out.write_text(page, encoding="utf-8")
+        with atomic_writer(out) as file:
+            file.write(page.encode())
     return out
 
 

@@ -234,6 +234,8 @@ BAD_INFER = {
     "counters": (["--prompt", "A", "--backend", "numpy", "--verbose"], "keeps no counters"),
     "surrogates": (["--prompt", "A\udcff"], "not UTF-8"),
     "no file": (["--prompt-file", "/nowhere/prompt"], "No such file"),
+    "seed": (["--prompt", "A", "--temperature", "1", "--seed", "-1"], "seed is negative"),
+    "trace": (["--prompt", "A", "--trace", "/nowhere/t.parquet"], "folder is not there"),
     "no experts": (["--prompt", "A", "--experts", "/nowhere/e.cbi"], "cannot be opened"),
 }
 
@@ -242,7 +244,7 @@ BAD_INFER = {
 def test_bad_infer(capsys, folder, name):
     arguments, words = BAD_INFER[name]
     status, _, err = run(capsys, "infer", "--model", folder, *arguments)
-    assert status in (1, 2)
+    assert status == 2
     assert words in err
     assert "Traceback" not in err
 
@@ -277,15 +279,6 @@ def test_output_into_a_folder_that_is_not_there(capsys, folder, tmp_path):
     assert "No such file" in err
     status, _, err = run(capsys, "convert", folder, tmp_path)
     assert status == 2
-
-
-def test_full_disk(capsys, folder):
-    status, _, err = run(
-        capsys, "infer", "--model", folder, "--prompt", "A", "--max-new-tokens", 1,
-        "--metrics", "/dev/full/m.prom",
-    )  # fmt: skip
-    assert status == 1
-    assert err.startswith("error: ") or "error: Not a directory" in err
 
 
 def test_sweep_resume_and_dry_run(capsys, folder, tmp_path):
@@ -471,3 +464,11 @@ def test_trace_record_and_make(capsys, folder, tmp_path):
     assert "synthetic" in read_trace(out).source
     status, _, err = run(capsys, "trace", "make", "magic", "-o", out)
     assert (status, "not known" in err) == (2, True)
+
+
+def test_a_text_to_measure_is_read_before_the_work(capsys, folder, tmp_path):
+    out = tmp_path / "a.cbi"
+    arguments = ["convert", folder, out, "--quantize", "int8", "--measure", "/nowhere/text"]
+    status, document = run_json(capsys, *arguments)
+    assert (status, document["error"]["path"]) == (2, "/nowhere/text")
+    assert not out.exists()

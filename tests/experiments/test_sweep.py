@@ -161,7 +161,16 @@ def test_a_top_k_that_the_routing_rule_forbids_is_refused(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"repeats": 0}, {"warmup": 0}, {"inputs": "noise"}, {"blas_threads": 0}, {"seed": -1}]
+    "wrong",
+    [
+        {"repeats": 0},
+        {"warmup": 0},
+        {"inputs": "noise"},
+        {"blas_threads": 0},
+        {"seed": -1},
+        {"repeats": 10**18},
+        {"blas_threads": 10**5},
+    ],
 )
 def test_bad_settings_are_refused_at_once(make_sweep: MakeSweep, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from colibri_lab.errors import ColibriError, InputError
+from colibri_lab.errors import InputError, WorkFailed
 from colibri_lab.viz.notebook import inject, known_parameters, report_notebook
 
 v4 = nbformat.v4
@@ -55,9 +55,9 @@ def test_unknown_parameter_lists_the_known(notebook, tmp_path):
 
 def test_a_failed_cell_keeps_what_ran(tmp_path):
     source = write(tmp_path / "n.ipynb", code("print('before')"), code("1 / 0"), code("print(2)"))
-    with pytest.raises(ColibriError, match="a cell of the notebook failed") as caught:
+    with pytest.raises(WorkFailed, match="a cell of the notebook failed") as caught:
         report_notebook(source, tmp_path / "out.html", {})
-    assert "ZeroDivisionError" in caught.value.found
+    assert caught.value.found == "ZeroDivisionError: division by zero"
     partial = nbformat.read(tmp_path / "out.partial.ipynb", as_version=4)
     assert partial.cells[0].outputs[0].text == "before\n"
     assert not (tmp_path / "out.html").exists()
@@ -67,7 +67,7 @@ def test_what_is_no_notebook(tmp_path):
     (tmp_path / "n.ipynb").write_text("{}")
     with pytest.raises(InputError, match="no notebook"):
         report_notebook(tmp_path / "n.ipynb", tmp_path / "out.html", {})
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError, match="no notebook"):
         report_notebook(tmp_path / "none.ipynb", tmp_path / "out.html", {})
     with pytest.raises(InputError, match="becomes"):
         report_notebook(tmp_path / "n.ipynb", tmp_path / "out.docx", {})
