@@ -25,6 +25,7 @@ from ..errors import (
 from .output import abandon_stdout, open_streams, print_error
 
 DONE, FAILED, USAGE = 0, 1, 2
+PATH_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 COMMANDS = {
@@ -126,6 +127,8 @@ def _missing(error: ModuleNotFoundError) -> ColibriError:
 
 def _is_input(error: Any) -> bool:
     """Whether the error is about what was given, not about how the work went."""
+    if isinstance(error, PATH_ERRORS):
+        return True
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in DISK_ERRORS:
         return False

@@ -35,6 +35,8 @@ def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     """Replay, and judge the first policy at each budget."""
     from ..cache.replay import OPTIMUM, replay
 
+    if not options.policy:
+        raise InputError("a replay needs policies", expected="--policy A,B")
     budgets = budgets_of(trace, options)
     results = replay(trace, options.policy, budgets)
     current = next((name for name in options.policy if name != OPTIMUM), "lru")
@@ -67,11 +69,11 @@ def _row(result: Replay) -> tuple[object, ...]:
 
 def budgets_of(trace: RoutingTrace, options: argparse.Namespace) -> list[int]:
     """Bytes; InputError where neither or both kinds of budget are given."""
-    if (options.budget_mib is None) == (options.slots is None):
+    if bool(options.budget_mib) == bool(options.slots):
         raise InputError(
             "a replay needs budgets", expected="--budget-mib N,M or --slots N,M, one of them"
         )
-    if options.budget_mib is not None:
+    if options.budget_mib:
         return [value * MIB for value in options.budget_mib]
     sizes = set(trace.expert_bytes)
     if len(sizes) > 1:

@@ -275,7 +275,7 @@ def test_nothing_to_inspect(capsys, path):
 
 def test_output_into_a_folder_that_is_not_there(capsys, folder, tmp_path):
     status, _, err = run(capsys, "convert", folder, tmp_path / "no" / "a.cbi")
-    assert status == 1
+    assert status == 2
     assert "No such file" in err
     status, _, err = run(capsys, "convert", folder, tmp_path)
     assert status == 2
@@ -409,6 +409,8 @@ def test_trace_import_stats_and_replay(capsys, folder, tmp_path):
     [
         (["replay"], "needs budgets"),
         (["replay", "--slots", "4", "--budget-mib", "1"], "needs budgets"),
+        (["replay", "--slots", ","], "needs budgets"),
+        (["replay", "--slots", "4", "--policy", ","], "needs policies"),
         (["replay", "--slots", "0"], "must be positive"),
         (["replay", "--slots", "4", "--policy", "magic"], "not known"),
         (["import", "--format", "magic", "-o", "x.parquet"], "format is not known"),
