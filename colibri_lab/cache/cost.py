@@ -25,7 +25,8 @@ class Tier:
     concurrency: int = 1
 
     def __post_init__(self) -> None:
-        if self.gbps <= 0 or self.latency_s < 0 or self.concurrency < 1:
+        # Written so that not-a-number fails, too.
+        if not (self.gbps > 0 and self.latency_s >= 0 and self.concurrency >= 1):
             raise InputError(
                 "a tier makes no sense",
                 expected="gbps over 0, latency_s 0 or more, concurrency 1 or more",

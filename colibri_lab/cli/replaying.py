@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
 
     if not options.policy:
         raise InputError("a replay needs policies", expected="--policy A,B")
+    if not 0 <= options.layer_ms < math.inf:
+        raise InputError(
+            "layer_ms is out of range", expected="0 or more", found=str(options.layer_ms)
+        )
     budgets = budgets_of(trace, options)
     results = replay(trace, options.policy, budgets)
     current = next((name for name in options.policy if name != OPTIMUM), "lru")

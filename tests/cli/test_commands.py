@@ -411,6 +411,8 @@ def test_trace_import_stats_and_replay(capsys, folder, tmp_path):
         (["replay", "--slots", "4", "--budget-mib", "1"], "needs budgets"),
         (["replay", "--slots", ","], "needs budgets"),
         (["replay", "--slots", "4", "--policy", ","], "needs policies"),
+        (["replay", "--slots", "4", "--layer-ms", "nan"], "layer_ms is out of range"),
+        (["replay", "--slots", "4", "--read-gbps", "nan"], "makes no sense"),
         (["replay", "--slots", "0"], "must be positive"),
         (["replay", "--slots", "4", "--policy", "magic"], "not known"),
         (["import", "--format", "magic", "-o", "x.parquet"], "format is not known"),
