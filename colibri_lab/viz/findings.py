@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,10 @@ def findings(run: Run) -> list[str]:
     frame, base = measured(run), base_cell(run)
     if frame.empty:
         return ["No cell was measured."]
+    call_tokens = (run.manifest.get("perplexity") or {}).get("tokens_per_layer_call")
     rules: tuple[Callable[[pd.DataFrame, dict[str, Any]], str | None], ...] = (
-        _batch, _cache, _cache_and_batch, _streams, _top_k, _capacity, _floor,
+        _batch, _cache, _cache_and_batch, _streams, _top_k,
+        partial(_capacity, call_tokens=call_tokens), _floor,
     )  # fmt: skip
     return [sentence for rule in rules if (sentence := rule(frame, base)) is not None]
 
@@ -68,12 +71,12 @@ def _cache_and_batch(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
     cells = around(frame, base, "batch_size").dropna(subset=["expert_loads_per_request"])
     if len(cells) < 2:
         return None
-    loads = ", ".join(
-        f"{load:.1f} at batch {size}"
-        for size, load in zip(cells["batch_size"], cells["expert_loads_per_request"], strict=True)
+    loads = cells["expert_loads_per_request"].astype(float)
+    how = "grow with the batch" if (np.diff(loads) > 0).all() else "by batch size"
+    words = ", ".join(
+        f"{load:.1f} at batch {size}" for size, load in zip(cells["batch_size"], loads, strict=True)
     )
-    slots = base["expert_cache_slots"]
-    return f"Expert loads a request grow with the batch ({slots} slots a layer): {loads}."
+    return f"Expert loads a request {how} ({base['expert_cache_slots']} slots a layer): {words}."
 
 
 def _streams(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
@@ -99,10 +102,23 @@ def _top_k(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
         else f"top-{cell['top_k']}: {cell['latency_p50_ms']:.2f} ms"
         for _, cell in cells.iterrows()
     ]
-    return f"Experts a token cost time and buy quality: {'; '.join(parts)}."
+    return f"By experts a token: {'; '.join(parts)}.{_best_k(cells)}"
 
 
-def _capacity(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
+def _best_k(cells: pd.DataFrame) -> str:
+    """Which top-k reads best: more experts than a model was trained with may do it no good."""
+    known = cells.dropna(subset=["perplexity"])
+    if len(known) < 2:
+        return ""
+    best = known.loc[known["perplexity"].astype(float).idxmin(), "top_k"]
+    beyond = "; more experts than that do not lower it" if best < known["top_k"].max() else ""
+    return f" Perplexity is lowest with top-{best}{beyond}."
+
+
+def _capacity(
+    frame: pd.DataFrame, base: dict[str, Any], call_tokens: int | None = None
+) -> str | None:
+    """call_tokens : of the layer calls that perplexity is taken with; a policy depends on it."""
     cells = around(frame, base, "capacity")
     if len(cells) < 2:
         return None
@@ -116,9 +132,12 @@ def _capacity(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
         )
         before = dropless["perplexity"].iloc[0] if len(dropless) else np.nan
         if before == before and cell["perplexity"] == cell["perplexity"]:
-            words += f" and perplexity at {cell['perplexity']:.2f} instead of {before:.2f}"
+            words += f" (perplexity {cell['perplexity']:.2f} instead of {before:.2f})"
         parts.append(words)
-    return f"At batch {base['batch_size']}, {'; '.join(parts)}."
+    words = "; ".join(parts)
+    if call_tokens and "(perplexity" in words:
+        words += f". Perplexity is of layer calls of {call_tokens:,} tokens, not of these"
+    return f"At batch {base['batch_size']}, {words}."
 
 
 def _floor(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:  # noqa: ARG001 - as its kind
@@ -136,7 +155,7 @@ def _floor(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:  # noqa: AR
         f"The median cell takes {factors.median():.0f} times what bandwidth and arithmetic alone "
         f"would ask ({factors.min():.1f} to {factors.max():.0f} times): "
         + (
-            "overhead a call and expert loads, not the experts' bytes, set the time here."
+            "the rest, such as overhead a call, expert loads and small products, sets the time."
             if factors.median() > 3
             else "the machine's limits set the time here."
         )

@@ -7,13 +7,14 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from colibri_lab.errors import DeviceUnavailable, InputError, RunError
 from colibri_lab.experiments import Run
 from colibri_lab.viz import pdf as pdf_module
 from colibri_lab.viz.figures import report_figures
-from colibri_lab.viz.findings import findings
+from colibri_lab.viz.findings import _cache_and_batch, _capacity, _top_k, findings
 from colibri_lab.viz.report import render, write_report
 from colibri_lab.viz.select import around, base_cell, measured
 from colibri_lab.viz.theme import DARK, LIGHT, svg
@@ -104,6 +105,43 @@ def test_findings_say_what_the_records_say(run):
     assert f"{many['latency_p50_ms']:.2f} ms" in sentences
     hard = around(frame, base, "capacity").iloc[-1]
     assert f"hard:1 drops {hard['dropped_fraction']:.1%}" in sentences
+
+
+def shown(**columns):
+    """A table of cells around a base, as `findings` is given it."""
+    count = len(next(iter(columns.values())))
+    axes = {"backend": "cpu", "batch_size": 4, "seq_len": 1, "top_k": 2, "stream_count": 1,
+            "capacity": "none", "expert_cache_slots": 4, "cache_policy": "lru"}  # fmt: skip
+    frame = pd.DataFrame({name: [value] * count for name, value in axes.items()} | columns)
+    return frame, axes
+
+
+def test_more_experts_are_not_said_to_read_better_where_they_do_not():
+    ms = [1.0, 2.0, 3.0]
+    text = _top_k(*shown(top_k=[1, 2, 4], latency_p50_ms=ms, perplexity=[13.3, 11.4, 12.2]))
+    assert text.endswith("lowest with top-2; more experts than that do not lower it.")
+    text = _top_k(*shown(top_k=[1, 2, 4], latency_p50_ms=ms, perplexity=[13.3, 12.2, 11.4]))
+    assert text.endswith("Perplexity is lowest with top-4.")
+    text = _top_k(*shown(top_k=[1, 2, 4], latency_p50_ms=ms, perplexity=[np.nan] * 3))
+    assert "erplexity" not in text
+
+
+def test_loads_grow_only_where_they_do():
+    sizes = [1, 4, 16]
+    rising = _cache_and_batch(*shown(batch_size=sizes, expert_loads_per_request=[1.0, 2.0, 3.0]))
+    level = _cache_and_batch(*shown(batch_size=sizes, expert_loads_per_request=[0.0, 0.0, 0.0]))
+    assert "grow with the batch" in rising
+    assert "grow" not in level
+
+
+def test_perplexity_under_a_policy_names_its_own_calls():
+    frame, base = shown(
+        capacity=["none", "hard:1"], dropped_fraction=[0.0, 0.3], moved_fraction=[0.0, 0.0],
+        capacity_rel_error=[0.0, 0.5], perplexity=[11.4, 20.7],
+    )  # fmt: skip
+    text = _capacity(frame, base, call_tokens=1024)
+    assert "(perplexity 20.70 instead of 11.40)" in text
+    assert "of layer calls of 1,024 tokens, not of these" in text
 
 
 def test_captions_and_words_agree_with_the_records(run):
