@@ -23,6 +23,7 @@ BOUND_BY_SET = 0.5  # even the optimum hits less: the working set is too large
 WORTH_POINTS = 0.02  # a change of hit ratio that is worth a change of code
 POLICY_POINTS = 0.10  # the best online policy this far below the optimum: the policy is at fault
 FEW_TOKENS = 256  # decode tokens under which the verdict is called provisional
+NO_DECODE = "The trace has no decode: there is nothing to say of hits and seconds a token."
 MARKS = {  # in a trace's source -> what it means for the verdict
     "teacher-forced": "routing of reading, not of writing (teacher-forced)",
     "synthetic": "made-up routing (synthetic)",
@@ -59,6 +60,8 @@ def verdict(
     tier : where misses are read from.   layer_s : seconds of a layer with its experts in memory.
     """
     calls = batches(trace)
+    if not calls.decode.any():
+        return Verdict([NO_DECODE], replay(calls, [current, OPTIMUM], [budget_bytes]), [])
     names = tuple(dict.fromkeys((current, *ONLINE)))
     results = replay(calls, [*names, OPTIMUM], [budget_bytes])
     by_name = {result.policy: result for result in results}
@@ -140,16 +143,12 @@ def _on_pins(pins: PinGain | None) -> str:
     return "Pins would not help, not even chosen with hindsight."
 
 
-def _best_guess(calls: Batches, top_k: int, tier: Tier, layer_s: float) -> PrefetchResult | None:
-    if not calls.decode.any():
-        return None
+def _best_guess(calls: Batches, top_k: int, tier: Tier, layer_s: float) -> PrefetchResult:
     results = [score_prefetch(calls, name, top_k, tier, layer_s) for name in PREDICTORS]
     return max(results, key=lambda result: np.nan_to_num(result.recall * result.in_time))
 
 
-def _on_prefetch(guess: PrefetchResult | None, tier: Tier) -> str:
-    if guess is None:
-        return ""
+def _on_prefetch(guess: PrefetchResult, tier: Tier) -> str:
     saved = guess.useful_bytes * np.nan_to_num(guess.in_time) / (tier.gbps * 1e9)
     wasted = guess.wasted_bytes / (tier.gbps * 1e9)
     facts = (
@@ -169,9 +168,6 @@ def _changes(
     layer_s: float,
     current: str,
 ) -> list[Change]:
-    if not calls.decode.any():
-        return []
-
     def seconds(name: str, size: int) -> float:
         return float(token_times(calls, make_policy(name), size, tier, layer_s).seconds.mean())
 
@@ -186,10 +182,8 @@ def _changes(
 
 
 def _first(changes: Sequence[Change]) -> str:
-    if not changes:
-        return "The trace has no decode: nothing is said of seconds a token."
     now, best = changes[0], changes[1]
-    if now.seconds / best.seconds < 1 + WORTH_POINTS:
+    if now.seconds <= best.seconds * (1 + WORTH_POINTS):
         return (
             f"A token takes {now.seconds:.3g} s in the cost model, and neither another policy nor "
             "twice the memory changes that: look at what a miss costs, not at how many there are."
@@ -214,4 +208,6 @@ def _limits(trace: RoutingTrace, calls: Batches) -> str:
 
 
 def _mib(size: int) -> str:
-    return f"{size / 2**20:,.0f} MiB"
+    """Whole MiB, and three digits of what is under ten of them."""
+    mib = size / 2**20
+    return f"{mib:,.0f} MiB" if mib >= 10 else f"{mib:.3g} MiB"

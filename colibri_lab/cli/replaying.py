@@ -69,7 +69,13 @@ def _row(result: Replay) -> tuple[object, ...]:
     name = result.policy if result.exact or result.policy != "belady" else "belady (heuristic)"
     ratios = (result.hit_ratio, result.decode_hit_ratio, result.prefill_hit_ratio, result.regret)
     sizes = (result.bytes_read, result.peak_resident_bytes, result.mean_resident_bytes)
-    return (round(result.budget_bytes / MIB), name, *ratios, *(round(s / MIB) for s in sizes))
+    return (_mib(result.budget_bytes), name, *ratios, *map(_mib, sizes))
+
+
+def _mib(size: float) -> int | float:
+    """Whole MiB, but for what is under ten of them: the experts of small models."""
+    mib = size / MIB
+    return round(mib) if mib >= 10 else mib
 
 
 def budgets_of(trace: RoutingTrace, options: argparse.Namespace) -> list[int]:

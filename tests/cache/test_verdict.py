@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colibri_lab.cache.cost import Tier
-from colibri_lab.cache.verdict import verdict
+from colibri_lab.cache.verdict import NO_DECODE, verdict
 from tests.cache.test_replay import PUBLISHED, make_trace
 
 DISK = Tier(gbps=1e-9)  # a byte a second: reading is all there is
@@ -28,7 +28,7 @@ CYCLE = [(step % 4, step % 4) for step in range(400)]  # eight experts, always i
 
 def test_below_the_cliff():
     found = verdict(decode(CYCLE), 6, DISK, layer_s=0.0)
-    assert "below the cliff at 0 MiB" in found.text
+    assert "below the cliff at 7.63e-06 MiB" in found.text
     assert "lru finds 0.0%" in found.text
     assert "Changing lru for" in found.text
 
@@ -64,7 +64,7 @@ def test_a_short_trace_of_one_request_is_called_so():
 def test_no_decode():
     rows = [(0, 0, step, layer, 0, 1) for layer in range(2) for step in range(5)]
     found = verdict(make_trace(rows, size=1), 4, DISK, layer_s=0.0)
-    assert "no decode" in found.text
+    assert found.text == NO_DECODE
     assert found.changes == []
 
 
@@ -85,3 +85,11 @@ def test_made_and_teacher_forced_traces_are_called_so():
 
     made = synthetic("zipf", num_tokens=300, num_layers=2, num_experts=8, top_k=1, expert_bytes=1)
     assert "made-up routing" in verdict(made, 4, DISK, layer_s=0.0).text
+
+
+def test_tokens_that_take_no_time():
+    prefill = [(0, 0, 0, 0, 0, expert) for expert in range(4)]
+    trace = make_trace(
+        [*prefill, *((1, 0, s, 0, 0, s % 4) for s in range(1, 9))], num_experts=8, size=1
+    )
+    assert "A token takes 0 s" in verdict(trace, 4, DISK, layer_s=0.0).text
