@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,12 @@ class Capacity:
     order: Order = "first"
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or self.order not in get_args(Order):
+            raise InputError(
+                "capacity policy is not known",
+                expected=f"a kind of {', '.join(get_args(Kind))}; an order of first or weight",
+                found=f"{self.kind}, {self.order}",
+            )
         if self.kind != "none" and not 0 < self.factor < math.inf:
             raise InputError(
                 "capacity_factor must be positive and finite",
@@ -80,10 +86,9 @@ class Capacity:
         if self.kind == "none":
             return "none"
         if self.kind == "soft":
-            return f"soft:{self.factor:g}" + (
-                f":{self.overflow:g}" if self.overflow != 0.25 else ""
-            )
-        return f"hard:{self.factor:g}" + (":weight" if self.order == "weight" else "")
+            spilled = f":{_number(self.overflow)}" if self.overflow != 0.25 else ""
+            return f"soft:{_number(self.factor)}{spilled}"
+        return f"hard:{_number(self.factor)}" + (":weight" if self.order == "weight" else "")
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,12 @@ def _move_to_next_best(
                 ids[token, slot] = expert
                 load[expert] += 1
                 break
+
+
+def _number(value: float) -> str:
+    """As short as reads back to the same value."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
 
 
 def _share(mask: NDArray[np.bool_]) -> float:

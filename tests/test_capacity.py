@@ -114,10 +114,13 @@ def test_laws(policy, tokens, experts, top_k, seed):
 
 @given(policies | st.just(Capacity.none()))
 def test_text_round_trip(policy):
-    again = Capacity.parse(str(policy))
-    assert again.kind == policy.kind
-    assert again.factor == pytest.approx(policy.factor, rel=1e-5)
-    assert str(again) == str(policy)
+    assert Capacity.parse(str(policy)) == policy
+
+
+@pytest.mark.parametrize(("kind", "order"), [("tight", "first"), ("hard", "wieght")])
+def test_unknown_kinds_and_orders_are_refused(kind, order):
+    with pytest.raises(InputError, match="not known"):
+        Capacity(kind, 1.0, order=order)
 
 
 @pytest.mark.parametrize(
