@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -84,7 +85,7 @@ class Sweep:
             warmup=_within(1, MOST_REPEATS, "warmup", warmup),
             # Threads beyond the cores wait for each other in turns: a sweep would seem to hang.
             blas_threads=_within(1, os.cpu_count() or 1, "blas_threads", blas_threads),
-            tolerance=tolerance,
+            tolerance=_tolerance(tolerance),
         )
         self.seed = _within(0, None, "seed", seed)
         self.inputs = inputs
@@ -188,3 +189,9 @@ def _within(lowest: int, highest: int | None, name: str, value: Any) -> int:
         expected = f"{lowest} or more" if highest is None else f"{lowest} to {highest:,}"
         raise InputError(f"{name} is out of range", expected=expected, found=repr(value))
     return int(value)
+
+
+def _tolerance(value: float) -> float:
+    if not 0 <= value < math.inf:  # not-a-number would let every output pass
+        raise InputError("tolerance is out of range", expected="0 or more", found=repr(value))
+    return value

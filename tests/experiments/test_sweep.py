@@ -167,6 +167,8 @@ def test_a_top_k_that_the_routing_rule_forbids_is_refused(
         {"warmup": 0},
         {"inputs": "noise"},
         {"blas_threads": 0},
+        {"tolerance": float("nan")},
+        {"tolerance": -1.0},
         {"seed": -1},
         {"repeats": 10**18},
         {"blas_threads": 10**5},
