@@ -103,15 +103,6 @@ def _append(handle: int, data: bytes) -> None:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def is_locked(folder: Path) -> bool:
     """Whether a writer is at work in a folder now."""
     import fcntl
