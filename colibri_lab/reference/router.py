@@ -112,5 +112,6 @@ def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[Any]:
 
 
 def sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    """1 / (1 + exp(-x)), without overflow."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+    """1 / (1 + exp(-x)), without overflow, and not rounded to zero for large negative x."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1.0, small) / (1.0 + small))

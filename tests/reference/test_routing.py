@@ -61,6 +61,13 @@ def test_correction_chooses_and_does_not_weigh():
     assert corrected.choice_scores[0] == pytest.approx([2 / 3, -1 / 5, 1 / 2])
 
 
+def test_sigmoid_scores_far_below_zero_keep_their_order_and_ratio():
+    logits = np.array([[-50.0, -50.0 + LN2, -60.0]])
+    routing = route_logits(logits, 2, RoutingRule(scoring="sigmoid"))
+    assert routing.topk_ids.tolist() == [[1, 0]]
+    assert routing.topk_weights[0] == pytest.approx([2 / 3, 1 / 3])
+
+
 def test_bias_is_added_to_the_logits():
     hidden_states, router = np.array([[1.0, 0.0]]), np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]])
     routing = route(hidden_states, router, 1, bias=np.array([0.0, 0.0, 2.0]))
