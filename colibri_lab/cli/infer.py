@@ -280,7 +280,7 @@ def _print_experts(engine: Engine) -> None:
         listed = ", ".join(f"{layer}/{expert}" for layer, expert in found.never_called)
         note(f"never called (layer/expert): {listed}")
     for layer, expert, factor in found.slow:
-        note(f"slow: layer {layer}, expert {expert}: {factor:.1f} times the layer's median a token")
+        note(f"slow: layer {layer}, expert {expert}: {factor:.1f} times its layer's median")
 
 
 def _write_metrics(path: Path, engine: Engine) -> None:

@@ -29,33 +29,37 @@ COUNTERS = {
 @dataclass(frozen=True)
 class Health:
     """never_called : (layer, expert) without a call.
-    slow : (layer, expert, factor): computing a token takes so many times the layer's median."""
+    slow : (layer, expert, factor): it computes so many times as long as the layer's median."""
 
     never_called: list[tuple[int, int]]
     slow: list[tuple[int, int, float]]
 
 
 def health(stats: EngineStats) -> Health:
-    """Experts worth a look: never called, or over 3 times their layer's median time a token."""
+    """Experts worth a look: never called, or over 3 times as slow as their layer's median.
+
+    An expert is slow if it is so by the call and by the token: one token a call takes long a token,
+    many take long a call, and neither is the expert's fault.
+    """
     never = [(int(layer), int(expert)) for layer, expert in np.argwhere(stats.calls == 0)]
-    per_token = _seconds_a_token(stats)
-    slow = []
-    for layer, times in enumerate(per_token):
-        known = times[~np.isnan(times)]
-        if not known.size or not np.median(known):
-            continue
-        factors = times / np.median(known)
-        enough = stats.calls[layer] >= SLOW_CALLS
-        slow += [
-            (layer, int(expert), float(factors[expert]))
-            for expert in np.flatnonzero(enough & (factors > SLOW_FACTOR))
-        ]
+    by_call, by_token = (
+        _over_median(stats.compute_s, uses) for uses in (stats.calls, stats.tokens)
+    )
+    factors = np.minimum(by_call, by_token)
+    enough = stats.calls >= SLOW_CALLS
+    slow = [
+        (int(layer), int(expert), float(factors[layer, expert]))
+        for layer, expert in np.argwhere(enough & (factors > SLOW_FACTOR))
+    ]
     return Health(never, slow)
 
 
-def _seconds_a_token(stats: EngineStats) -> NDArray[np.float64]:
-    unknown = np.full(stats.tokens.shape, np.nan)
-    return np.divide(stats.compute_s, stats.tokens, out=unknown, where=stats.tokens > 0)
+def _over_median(seconds: NDArray[np.float64], uses: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[L, E] seconds a use over the median of the layer's used experts; 0 where that is unknown."""
+    each = np.divide(seconds, uses, out=np.zeros(uses.shape), where=uses > 0)
+    medians = [np.median(row[row > 0]) if row.any() else 0.0 for row in each]
+    layer = np.array(medians)[:, None]
+    return np.divide(each, layer, out=np.zeros(uses.shape), where=layer > 0)
 
 
 def expert_rows(stats: EngineStats) -> list[tuple[int, int, int, int, int, float, float, float]]:
