@@ -1,11 +1,14 @@
 """Recorded reading is what the model does with the whole text at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from colibri_lab.errors import InputError
 from colibri_lab.models import load_model
 from colibri_lab.traces.record import record_reading
+from colibri_lab.traces.suspicions import suspicions
 from tests.support import write_checkpoint
 
 
@@ -22,6 +25,9 @@ def test_reading_routes_as_the_whole_text_does(tmp_path):
             assert np.array_equal(found, whole.expert[whole.layer == layer])
     assert (trace.phase == 0).sum() == 2 * 4 * 2 * 2
     assert "teacher-forced" in trace.source
+    assert not any("sorted by phase" in text for text in suspicions(trace))
+    unsaid = replace(trace, source="")
+    assert any("sorted by phase" in text for text in suspicions(unsaid))
 
 
 @pytest.mark.parametrize(("requests", "prefill"), [([], 1), ([[1, 2]], 2), ([[1, 2]], 0)])
