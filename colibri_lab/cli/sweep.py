@@ -45,7 +45,7 @@ AXES: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "--capacity": ("capacity", words, "none, hard:1.0, hard:1.0:weight, soft:1.25"),
     "--backend": ("backend", words, "cpu, numpy"),
     "--expert-cache-size": ("expert_cache_slots", whole_numbers, "resident experts a layer"),
-    "--cache-policy": ("cache_policy", words, "lru"),
+    "--cache-policy": ("cache_policy", words, "lru, lfu, arc and others: docs/expert-cache.md"),
 }
 
 
