@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from .optimum import Optimum
 from .policies import Policy
 
 OPTIMUM = "belady"
+FAST_FROM = 200_000  # look-ups; for fewer, loading compiled code takes longer than the plain loop
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,7 @@ def batches(trace: RoutingTrace) -> Batches:
             found=list(trace.expert_bytes)[:4],
             hint="give --expert-bytes when it is imported",
         )
-    changed = (np.diff(layer) != 0) | (np.diff(phase) != 0)
-    changed |= (phase[1:] == DECODE) & (np.diff(step) != 0)
+    changed = call_ends(layer, phase, step)
     call = np.concatenate([[0], np.cumsum(changed)])
     keys = layer * trace.num_experts + expert
     first = _first_in_call(call, keys)
@@ -137,6 +138,15 @@ def batches(trace: RoutingTrace) -> Batches:
         key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
         num_experts=trace.num_experts,
     )
+
+
+def call_ends(
+    layer: NDArray[np.integer], phase: NDArray[np.uint8], step: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """[N-1] bool, whether a layer call ends between an assignment and the next."""
+    changed = (np.diff(layer) != 0) | (np.diff(phase) != 0)
+    ended: NDArray[np.bool_] = changed | ((phase[1:] == DECODE) & (np.diff(step) != 0))
+    return ended
 
 
 def _first_in_call(call: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -164,10 +174,9 @@ def replay(
     for budget in budgets_bytes:
         if budget < 1:
             raise InputError("a budget must be positive", expected="1 byte or more", found=budget)
-        best = run_policy(calls, Optimum(calls.keys), budget)
+        best = _run(calls, OPTIMUM, budget)
         for name in policies:
-            is_best = name == OPTIMUM
-            counts = best if is_best else run_policy(calls, make_policy(name), budget)
+            counts = best if name == OPTIMUM else _run(calls, name, budget)
             _check(name, counts, best, exact, max(budget, largest))
             results.append(_result(name, budget, counts, best, exact, len(calls)))
     return results
@@ -217,6 +226,25 @@ def run_policy(calls: Batches, policy: Policy, budget_bytes: int) -> _Counts:
         counts.peak = max(counts.peak, step.held_bytes)
         counts.resident_sum += step.held_bytes
     return counts
+
+
+def _run(calls: Batches, name: str, budget: int) -> _Counts:
+    """Replay once by name: compiled where that is worth its while, with the same counts."""
+    compiled = name in ("lru", OPTIMUM) and len(calls.keys) >= FAST_FROM
+    if not compiled or find_spec("numba") is None:
+        policy = Optimum(calls.keys) if name == OPTIMUM else make_policy(name)
+        return run_policy(calls, policy, budget)
+    from .fast import replay_lru, replay_optimum
+
+    run = replay_optimum if name == OPTIMUM else replay_lru
+    found = run(calls.keys, calls.starts, calls.key_bytes, budget, calls.decode)
+    return _Counts(
+        hits=list(found.hits),
+        lookups=list(found.lookups),
+        bytes_read=found.bytes_read,
+        peak=found.peak_bytes,
+        resident_sum=found.resident_sum,
+    )
 
 
 def _evict(

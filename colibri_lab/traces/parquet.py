@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,40 @@ def read_trace(path: str | Path) -> RoutingTrace:
     return trace
 
 
+def read_parts(path: str | Path, rows: int = 1 << 20) -> Iterator[RoutingTrace]:
+    """What `read_trace` reads, in parts of so many rows: for traces that are larger than memory.
+
+    Raises as `read_trace` does, for a fault in a part when that part's turn comes.
+    """
+    path = Path(path)
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            header = _header(file.schema_arrow.empty_table(), path)
+            for part in file.iter_batches(batch_size=rows):
+                table = pa.Table.from_batches([part])
+                table.validate(full=True)
+                trace = RoutingTrace(**_columns(table, path), **header)
+                _check(trace, path)
+                yield trace
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> TraceError:
+    return TraceError(
+        "the trace cannot be read",
+        path=path,
+        expected="a Parquet file",
+        found=str(error)[:200],
+        hint="the file may have been cut off while it was written",
+    )
+
+
 def read_table(path: Path) -> Any:
     """The Parquet table in a file; TraceError where it is none, or corrupt."""
     pa = pyarrow()
@@ -62,13 +97,7 @@ def read_table(path: Path) -> Any:
         raise
     # ValueError: a column's name that is no text, which is found when it is asked for.
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TraceError(
-            "the trace cannot be read",
-            path=path,
-            expected="a Parquet file",
-            found=str(error)[:200],
-            hint="the file may have been cut off while it was written",
-        ) from error
+        raise _unreadable(path, error) from error
     if len(set(names)) < len(names):
         raise TraceError(
             "the trace has a column twice", path=path, expected="each once", found=names[:20]
@@ -130,11 +159,9 @@ def _columns(table: Any, path: Path) -> dict[str, Any]:
                 f"column {name} has holes", path=path, expected="no null", found=column.null_count
             )
         try:
-            values = (
-                [PHASES.index(text) for text in column.to_pylist()] if name == "phase" else column
-            )
-            columns[name] = np.array(values).astype(dtype)
-        except (ValueError, TypeError) as error:
+            values = _phases(column) if name == "phase" else np.array(column)
+            columns[name] = values.astype(dtype)
+        except (ValueError, TypeError, NotImplementedError) as error:
             raise TraceError(
                 f"column {name} is of another type",
                 path=path,
@@ -142,6 +169,17 @@ def _columns(table: Any, path: Path) -> dict[str, Any]:
                 found=str(column.type),
             ) from error
     return columns
+
+
+def _phases(column: Any) -> Any:
+    """[N] the phases by number; ValueError where a name is not one of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(column.cast(pa.string()), value_set=pa.array(PHASES))
+    if found.null_count:
+        raise ValueError("not a phase")
+    return np.array(found)
 
 
 def _check(trace: RoutingTrace, path: Path) -> None:
