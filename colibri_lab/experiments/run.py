@@ -18,6 +18,8 @@ from .run_store import MANIFEST_NAME, read_json, samples_path
 if TYPE_CHECKING:
     import pandas as pd
 
+SETTINGS = ("repeats", "warmup", "blas_threads")  # columns that are the same in all of a session
+
 
 class Run:
     """The results of a sweep; what is read is what is on disk now, finished or not."""
@@ -64,10 +66,16 @@ class Run:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """One record a cell, the last of each, measured by the code of the run's last session."""
-        version = self.manifest["code_version"]
-        found = records.latest(self.history)
-        return [record for record in found.values() if record["code_version"] == version]
+        """One record a cell, the last of each, by the code and settings of the run's last session.
+
+        Another number of repeats makes another measurement of the same configuration: of the two,
+        tables and figures must show one.
+        """
+        manifest = self.manifest
+        wanted = {"code_version": manifest["code_version"]}
+        wanted |= {name: manifest["settings"][name] for name in SETTINGS}
+        found = records.latest(self.history).values()
+        return [r for r in found if all(r.get(name) == value for name, value in wanted.items())]
 
     @property
     def history(self) -> list[dict[str, Any]]:

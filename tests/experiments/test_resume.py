@@ -63,6 +63,13 @@ def test_other_code_measures_again_and_its_records_count(
     assert len(run.history) == 2
 
 
+def test_other_repeats_measure_again_and_are_not_shown_twice(make_sweep: MakeSweep) -> None:
+    make_sweep(batch_size=1, repeats=3).run()
+    run = make_sweep(batch_size=1, repeats=4).run()
+    assert only(run)["repeats"] == 4
+    assert [record["repeats"] for record in run.history] == [3, 4]
+
+
 def test_a_run_is_resumed_from_its_folder_alone(make_sweep: MakeSweep, texts: Any) -> None:
     first = make_sweep(batch_size=[1, 2], crosses=[("batch_size",)]).run()
     again = Sweep.of_run(first.folder, texts=texts)
