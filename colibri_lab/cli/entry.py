@@ -36,6 +36,7 @@ COMMANDS = {
     "sweep": "measure a grid of settings into a run folder",
     "report": "a self-contained report of a run, a trace, or a notebook with parameters",
     "trace": "routing traces: import, describe, replay against cache policies",
+    "bench": "long replays against named peers, in one run",
     "lab": "JupyterLab in the notebooks",
 }
 # What the extra `report` brings; the other commands do without.
