@@ -6,10 +6,12 @@ are really read again and again, not for a large buffer alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..config import HardwareSpec
@@ -17,6 +19,7 @@ from .timing import best_seconds
 
 SMALLEST_BYTES = 1 << 16
 LARGEST_BYTES = 1 << 28
+TIMED_BYTES = 1 << 27  # long enough to time, and to start the threads
 MATRIX = 768
 
 
@@ -26,20 +29,25 @@ def measure_read_gbps(working_set_bytes: int, threads: int = 1) -> float:
 
     The buffer, 64 KiB to 256 MiB, is split among the threads, and each adds up the products
     of its part with a vector that stays in the nearest cache: BLAS reads it with vector loads.
+    The passes over the part are one call of NumPy each: a loop in Python would take as long as
+    reading 64 KiB does.
     """
     size = min(max(working_set_bytes, SMALLEST_BYTES), LARGEST_BYTES)
     parts = [np.ones((max(size // threads // 4096, 1), 1024), np.float32) for _ in range(threads)]
-    vector = np.ones(1024, np.float32)
     total = sum(part.nbytes for part in parts)
-    passes = max(1, (1 << 25) // total)  # long enough to time: 32 MiB or more
-
-    def read(part: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> None:
-        for _ in range(passes):
-            part @ vector
+    passes = max(1, TIMED_BYTES // total)
+    work = [_repeated(part, passes) for part in parts]
 
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        seconds = best_seconds(lambda: list(pool.map(read, parts)), repeats=7)
+        seconds = best_seconds(lambda: list(pool.map(lambda read: read(), work)), repeats=7)
     return total * passes / seconds / 1e9
+
+
+def _repeated(part: NDArray[np.float32], passes: int) -> Callable[[], object]:
+    """What reads `part`, [rows, 1024], so many times."""
+    again = np.broadcast_to(part, (passes, *part.shape))  # the same bytes over and over
+    vector, out = np.ones(1024, np.float32), np.empty((passes, len(part)), np.float32)
+    return lambda: np.matmul(again, vector, out=out)
 
 
 @lru_cache(maxsize=8)
