@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from ..config import HardwareSpec
 from .timing import best_seconds
 
-SMALLEST_BYTES = 1 << 16
+SMALLEST_BYTES = 1 << 16  # a thread: below it, calling BLAS takes a share of the time
 LARGEST_BYTES = 1 << 28
 TIMED_BYTES = 1 << 27  # long enough to time, and to start the threads
 MATRIX = 768
@@ -27,12 +27,13 @@ MATRIX = 768
 def measure_read_gbps(working_set_bytes: int, threads: int = 1) -> float:
     """Best read bandwidth over a buffer of this size, 1e9 bytes a second.
 
-    The buffer, 64 KiB to 256 MiB, is split among the threads, and each adds up the products
-    of its part with a vector that stays in the nearest cache: BLAS reads it with vector loads.
+    The buffer, 64 KiB a thread to 256 MiB, is split among the threads, and each adds up the
+    products of its part with a vector that stays in the nearest cache: BLAS reads it with vector
+    loads.
     The passes over the part are one call of NumPy each: a loop in Python would take as long as
     reading 64 KiB does.
     """
-    size = min(max(working_set_bytes, SMALLEST_BYTES), LARGEST_BYTES)
+    size = min(max(working_set_bytes, SMALLEST_BYTES * threads), LARGEST_BYTES)
     parts = [np.ones((max(size // threads // 4096, 1), 1024), np.float32) for _ in range(threads)]
     total = sum(part.nbytes for part in parts)
     passes = max(1, TIMED_BYTES // total)
