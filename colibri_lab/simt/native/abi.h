@@ -76,11 +76,19 @@ struct SimtThread {
   uint64_t block_linear;
   const SimtLaunch *launch;
   char *shared;  // the block's dynamic shared memory
+  char *stack_low, *stack_high;  // this thread's own stack: what lies there is local memory
+  void *analysis;  // the analysis' state of this thread; the runtime nulls it as the thread starts
   // what the runtime adds follows in its own struct, of which this is the first member
 };
 
 // The CUDA thread that runs now on this operating-system thread; null outside kernels.
 extern "C" __thread SimtThread *simt_self __attribute__((visibility("default")));
+
+// Lets the block's other threads run on; returns later. Spin loops call it, and so do the hooks of
+// the analysis when a thread's record is full (they are plain calls from compiled kernel code).
+SIMT_API void simt_yield(void);
+// Ends the launch with this fault as a bad access would; does not return to the kernel.
+SIMT_API __attribute__((noreturn)) void simt_raise(const SimtFault *fault);
 
 // ---- memory: the driver keeps the table -----------------------------------------------------------
 
@@ -97,14 +105,36 @@ struct SimtAllocation {
 SIMT_API int simt_find_allocation(const void *address, SimtAllocation *found);
 
 // ---- the analysis, called by driver and runtime; each returns at once where it is off ----------------
+//
+// Instrumented images are compiled with analysis_flags.py's flags and call __tsan_* at each access
+// and __sanitizer_cov_trace_pc at each basic block; `pc` below is a return address in the image
+// (__builtin_return_address(0) of a function that the image calls). Image functions which are the
+// host headers' own business (reading threadIdx, unpacking arguments) should touch no memory that
+// the compiler sees: call a function of libcuda.so.1 (const where it may be) or use asm.
 
 SIMT_API void simt_analysis_begin_launch(const SimtLaunch *launch);
 SIMT_API int simt_analysis_end_launch(const SimtLaunch *launch, SimtFault *fault);  // fault or 0
 SIMT_API void simt_analysis_begin_block(void);  // on the worker, before its threads run
 SIMT_API void simt_analysis_end_block(void);
-SIMT_API void simt_analysis_barrier(const void *pc, int kind, unsigned mask);  // 0 block, 1 warp
+// Each thread calls it as it arrives, before it waits.
+enum SimtBarrierKind {
+  SIMT_BLOCK_BARRIER = 0,  // __syncthreads and its kin
+  SIMT_WARP_BARRIER = 1,   // __syncwarp: lanes of the mask meet, and memory is ordered
+  SIMT_WARP_EXCHANGE = 2,  // shuffles, votes: lanes of the mask meet, memory is not ordered
+  SIMT_GRID_BARRIER = 3    // cooperative groups' grid.sync()
+};
+SIMT_API void simt_analysis_barrier(const void *pc, int kind, unsigned mask);
+// An atomic that a runtime function does for the image (what the image does itself with __atomic_*
+// is seen as __tsan_atomic*), and a fence: scope 0 block, 1 device, 2 system.
 SIMT_API void simt_analysis_atomic(const void *pc, void *address, uint32_t bytes);
+SIMT_API void simt_analysis_fence(const void *pc, int scope);
 SIMT_API void simt_analysis_thread_exit(void);
 SIMT_API void simt_analysis_allocated(const SimtAllocation *allocation);
 SIMT_API void simt_analysis_freed(const SimtAllocation *allocation);
 SIMT_API void simt_analysis_host_wrote(const void *address, size_t bytes);  // copies, memsets
+// File and line of a place in an image: 1 where known. The line is the user's own, not a header's.
+SIMT_API int simt_source_line(const void *pc, char *file, size_t file_bytes, uint32_t *line);
+// Which checks are on (bits below; what the environment's COLIBRI_SIMT_ANALYSIS names at first).
+enum SimtAnalysisMode { SIMT_COUNTERS = 1, SIMT_MEMORY = 2, SIMT_RACES = 4 };
+SIMT_API void simt_analysis_set(unsigned mode);
+SIMT_API unsigned simt_analysis_mode(void);
