@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from .select import NAMES
-from .theme import LINES, MARKERS, Theme, finish, new_figure
+from .theme import Theme, finish, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +72,9 @@ def lines(
         figure, axes = new_figure(4.6, 3.2)
     steps = {value: index for index, value in enumerate(sorted(frame[x].unique()))}
     for index, (value, part) in enumerate(frame.sort_values(x).groupby(series, sort=True)):
-        style = index % len(theme.series)
         axes.plot(
             [steps[step] for step in part[x]], part[y].astype(float),
-            color=theme.series[style], marker=MARKERS[style], linestyle=LINES[style],
-            label=_label(series, value),
+            linestyle=theme.line(index), label=_label(series, value), **theme.mark(index),
         )  # fmt: skip
     axes.set_xticks(range(len(steps)), [str(step) for step in steps])
     finish(axes, NAMES.get(x, x), ylabel, title)
@@ -113,12 +111,11 @@ def latency_distributions(
     """Cumulative share of calls against latency: (label, latency in ms) each."""
     figure, axes = new_figure(8.2, 3.3)
     for index, (label, values) in enumerate(cells):
-        style = index % len(theme.series)
         ordered = np.sort(values)
         shares = np.arange(1, len(ordered) + 1) / len(ordered)
         axes.step(
-            ordered, shares, where="post", color=theme.series[style], linestyle=LINES[style],
-            label=label,
+            ordered, shares, where="post", label=label, linestyle=theme.line(index),
+            color=theme.mark(index)["color"],
         )  # fmt: skip
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
@@ -194,40 +191,42 @@ def capacity_cost(frame: pd.DataFrame, theme: Theme) -> Figure:
     Left: share of assignments dropped and moved. Middle: the output's relative error against the
     dropless output. Right: perplexity on held-out text.
     """
-    figure, (left, middle, right) = new_figure(8.6, 3.1, 1, 3)
     policies = [policy for policy in frame["capacity"].unique() if policy != "none"]
-    for index, policy in enumerate(policies):
+    styles = {policy: theme.mark(index) for index, policy in enumerate(policies)}
+    sizes = sorted(frame["batch_size"].unique())
+    figure, (left, middle, right) = new_figure(8.6, 3.1 + 0.25 * (len(policies) // 6), 1, 3)
+    for policy, style in styles.items():
         part = frame[frame["capacity"] == policy].sort_values("batch_size")
-        style = {"color": theme.series[index], "marker": MARKERS[index]}
-        x = range(len(part))
-        left.plot(x, part["dropped_fraction"], linestyle="-", label=f"{policy} dropped", **style)
-        left.plot(
-            x, part["moved_fraction"], linestyle=":", label=f"{policy} moved", mfc="none", **style
-        )
+        x = [sizes.index(size) for size in part["batch_size"]]  # a failed cell leaves a gap
+        left.plot(x, part["dropped_fraction"], linestyle="-", **style)
+        left.plot(x, part["moved_fraction"], linestyle=":", mfc="none", **style)
         middle.plot(x, part["capacity_rel_error"], label=policy, **style)
-        for axes in (left, middle):
-            axes.set_xticks(x, [str(size) for size in part["batch_size"]])
-    finish(left, "batch size", "share of assignments")
-    finish(middle, "batch size", "relative error of the output")
-    for axes in (left, middle):
-        axes.set_ylim(0, max(axes.get_ylim()[1], 0.05) * 1.45)
-        axes.legend(loc="upper left", fontsize=8)
-    _perplexity_bars(right, frame, theme)
+    left.plot([], [], color=theme.muted, linestyle="-", marker="o", label="dropped")
+    left.plot([], [], color=theme.muted, linestyle=":", marker="o", mfc="none", label="moved")
+    left.legend(loc="upper right", ncols=2, fontsize=8)
+    for axes, label in ((left, "share of assignments"), (middle, "relative error of the output")):
+        finish(axes, "batch size", label)
+        axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+        axes.set_ylim(0, max(axes.get_ylim()[1], 0.05) * 1.2)
+    _perplexity_bars(right, frame, {"none": theme.muted, **{p: styles[p]["color"] for p in styles}})
+    figure.legend(loc="outside lower center", ncols=6, handles=middle.get_lines())
     return figure
 
 
-def _perplexity_bars(axes: Axes, frame: pd.DataFrame, theme: Theme) -> None:
+def _perplexity_bars(axes: Axes, frame: pd.DataFrame, colors: Mapping[str, str]) -> None:
     values = frame.groupby("capacity", sort=False)["perplexity"].first().dropna()
     names = sorted(values.index, key=lambda policy: (policy != "none", policy))
     heights = [values[name] for name in names]
-    colors = [theme.muted, *theme.series]
-    axes.bar(range(len(names)), heights, width=0.55, color=colors[: len(names)])
+    axes.bar(range(len(names)), heights, width=0.55, color=[colors[name] for name in names])
     for index, height in enumerate(heights):
         axes.annotate(
             f"{height:.3g}", (index, height), (0, 3), textcoords="offset points", ha="center",
             fontsize=8.5,
         )  # fmt: skip
     axes.set_xticks(range(len(names)), names)
+    if len(names) > 4:
+        for label in axes.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
     axes.margins(y=0.15)
     finish(axes, "capacity policy", "perplexity on held-out text")
 
@@ -238,8 +237,8 @@ def against_floor(frame: pd.DataFrame, theme: Theme) -> Figure:
     floor, latency = frame["roofline_floor_ms"].astype(float), frame["latency_p50_ms"].astype(float)
     for index, (backend, part) in enumerate(frame.groupby("backend", sort=True)):
         axes.scatter(
-            part["roofline_floor_ms"], part["latency_p50_ms"], s=26, color=theme.series[index],
-            marker=MARKERS[index], label=str(backend), alpha=0.85, linewidths=0,
+            part["roofline_floor_ms"], part["latency_p50_ms"], s=26, label=str(backend),
+            alpha=0.85, linewidths=0, **theme.mark(index),
         )  # fmt: skip
     ends = np.array([floor.min() / 1.6, floor.max() * 1.6])
     for factor in (1, 10, 100):

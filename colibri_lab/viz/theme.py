@@ -14,6 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+MARKERS = ("o", "s", "^", "D", "v", "P")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
 
 @dataclass(frozen=True)
 class Theme:
@@ -38,6 +41,15 @@ class Theme:
         """Magnitudes: from the surface to one saturated hue."""
         return LinearSegmentedColormap.from_list(f"colibri-{self.name}", [self.low, self.high])
 
+    def mark(self, index: int) -> dict[str, Any]:
+        """Colour and marker of the index-th category; no two of the first 36 share both."""
+        turn, place = divmod(index, len(self.series))
+        return {"color": self.series[place], "marker": MARKERS[(place + turn) % len(MARKERS)]}
+
+    def line(self, index: int) -> Any:
+        """Line style of the index-th category."""
+        return LINES[(index + index // len(self.series)) % len(LINES)]
+
 
 LIGHT = Theme(
     "light", "#ffffff", "#1c2430", "#5b6675", "#e3e7ec",
@@ -49,8 +61,6 @@ DARK = Theme(
     ("#56b4e9", "#ff9e5e", "#3fcf9f", "#e08fd0", "#f0c94a", "#9fb4c8"),
     "#1d2733", "#7cc4f5",
 )  # fmt: skip
-MARKERS = ("o", "s", "^", "D", "v", "P")
-LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
 @contextmanager
