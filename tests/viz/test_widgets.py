@@ -2,9 +2,10 @@
 
 import time
 
+import pandas as pd
 import pytest
 
-from colibri_lab.viz.widgets import SweepPanel
+from colibri_lab.viz.widgets import SweepPanel, latency_picture
 from tests.support import write_checkpoint
 
 
@@ -59,3 +60,21 @@ def test_every_control_is_described(panel):
     assert all(control.description for control in controls)
     assert panel.run_button.tooltip
     assert not panel.repeats.continuous_update
+
+
+def test_the_picture_says_what_it_takes_of_several_cells():
+    frame = pd.DataFrame(
+        {
+            "batch_size": [1, 4],
+            "top_k": [2, 2],
+            "stream_count": [1, 1],
+            "latency_p50_ms": [1.0, 3.0],
+        }
+    )
+    (axes,) = latency_picture(frame).axes
+    assert (axes.get_ylabel(), axes.get_title()) == ("median latency, ms", "")
+    more = frame.assign(stream_count=2, latency_p50_ms=[0.5, 4.0])
+    (axes,) = latency_picture(pd.concat([frame, more])).axes
+    assert axes.get_ylabel() == "lowest median latency, ms"
+    assert axes.get_title() == "The fastest of a point's cells"
+    assert axes.get_lines()[0].get_ydata().tolist() == [0.5, 3.0]
