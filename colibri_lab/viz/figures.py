@@ -59,11 +59,14 @@ class _View:
     def latency_ms(self, cell_id: str) -> Any:
         return self.run.samples(cell_id)["latency_ns"] / 1e6
 
-    def detail(self) -> dict[str, Any] | None:
-        """The arrays of the base cell, or of the first where it was not measured."""
+    def detail(self) -> tuple[str, Any] | None:
+        """The base cell in words and its expert_load [L, E]; the first cell where it has none."""
         cells = self.cells()
         cells = self.frame if cells.empty else cells
-        return None if cells.empty else self.run.samples(cells["cell_id"].iloc[0])
+        if cells.empty:
+            return None
+        cell = cells.iloc[0]
+        return _first_upper(others(cell)), self.run.samples(cell["cell_id"])["expert_load"]
 
 
 def latency(view: _View) -> ReportFigure | None:
@@ -169,7 +172,7 @@ def load(view: _View) -> ReportFigure | None:
     detail = view.detail()
     if detail is None:
         return None
-    counts = detail["expert_load"]
+    which, counts = detail
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     words = ", ".join(
         f"layer {layer}: expert {row.argmax()} takes {row.max():.0%}, expert {row.argmin()} "
@@ -181,7 +184,7 @@ def load(view: _View) -> ReportFigure | None:
         "load",
         "Expert load",
         f"Percent of a layer's assignments that each expert took; even load is {even:.1%}. "
-        f"{_first_upper(others(view.base))}.",
+        f"{which}.",
         f"Heat map of expert load by layer. {words}.",
         partial(plots.expert_load, counts),
     )
@@ -193,13 +196,13 @@ def routing(view: _View) -> ReportFigure | None:
     detail = view.detail()
     if detail is None:
         return None
-    counts = detail["expert_load"]
+    which, counts = detail
     words = ", ".join(f"layer {i}: {bits:.2f} bits" for i, bits in enumerate(entropy_bits(counts)))
     return ReportFigure(
         "routing",
         "Routing balance",
         "Left: entropy of the distribution of load over experts. Right: the busiest expert's "
-        "tokens over the mean. Dashed: what even load would give.",
+        f"tokens over the mean. Dashed: what even load would give. {which}.",
         f"Routing entropy by layer: {words}; even load over {counts.shape[1]} experts would be "
         f"{np.log2(counts.shape[1]):.2f} bits.",
         partial(plots.routing_by_layer, counts),
@@ -222,7 +225,7 @@ def capacity(view: _View) -> ReportFigure | None:
     return ReportFigure(
         "capacity",
         "What a capacity policy costs",
-        "Left: assignments dropped and moved. Middle: the MoE output's relative error against "
+        "Left: assignments dropped (full) and moved (dotted). Middle: the MoE output's relative error against "
         "dropless. Right: perplexity on held-out text. "
         + (f"{read}not of these batches." if read else ""),
         f"Cost of capacity policies. {words}.",

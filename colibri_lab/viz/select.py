@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _sort_key(column: pd.Series) -> pd.Series:
     return column.map(lambda policy: (policy != "none", str(policy))).astype(str)
 
 
-def others(base: dict[str, Any], *varied: str) -> str:
+def others(base: Mapping[str, Any] | pd.Series, *varied: str) -> str:
     """The axes that stand still, in words, for a caption."""
     import pandas as pd
 

@@ -154,6 +154,19 @@ def test_captions_and_words_agree_with_the_records(run):
     assert "batch size 4" in figures["latency"].caption
 
 
+def test_load_and_routing_say_which_cell_they_show(run, monkeypatch):
+    frame = run.frame
+    kept = frame[(frame["batch_size"] == 1) & (frame["top_k"] == 1)]  # the base cell failed
+    monkeypatch.setattr(Run, "frame", property(lambda _: kept))
+    shown = run.samples(kept["cell_id"].iloc[0])["expert_load"]
+    figures = {figure.name: figure for figure in report_figures(run)}
+    for name in ("load", "routing"):
+        assert "batch size 1, " in figures[name].caption
+        assert "top-k 1, " in figures[name].caption
+        assert "batch size 4" not in figures[name].caption
+        assert figures[name].draw.args[0].tolist() == shown.tolist()
+
+
 def test_figures_are_the_same_bytes_for_the_same_data(run):
     for figure in report_figures(run):
         assert svg(figure.draw, LIGHT) == svg(figure.draw, LIGHT)
