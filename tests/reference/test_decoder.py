@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from colibri_lab.capacity import Capacity
-from colibri_lab.errors import InputError
+from colibri_lab.errors import InputError, ShapeError
 from colibri_lab.models import load_model
 from colibri_lab.reference import moe_layer
 from colibri_lab.reference.attention import attention_mask
@@ -155,6 +155,18 @@ def test_a_full_cache_is_refused(model):
     output = model.forward([1] * 64)
     with pytest.raises(InputError, match="longer than the model's positions"):
         model.forward([1], cache=output.cache)
+
+
+@pytest.mark.parametrize("ids", [[1], [[1], [2], [3]]])
+def test_a_cache_of_another_batch_is_refused_and_stays_as_it_was(model, ids):
+    cache = model.forward(IDS).cache
+    with pytest.raises(ShapeError, match="does not fit the new tokens") as caught:
+        model.forward(ids, cache=cache)
+    assert (caught.value.expected, caught.value.found) == (
+        "batch 2, 2 heads of 4", f"batch {len(ids)}, 2 heads of 4",
+    )  # fmt: skip
+    assert cache.length == 12
+    model.forward([[1], [2]], cache=cache)
 
 
 @pytest.mark.parametrize("top_k", [0, 5])
