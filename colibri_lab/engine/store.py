@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from ..config import MoEConfig
-from ..errors import FormatError
 from ..models import Checkpoint, open_checkpoint
 from ..models.containers import (
     CheckpointExperts,
@@ -55,9 +52,6 @@ class CheckpointStore:
 
     def __init__(self, checkpoint: Checkpoint, experts: ExpertSource) -> None:
         self._checkpoint, self._experts = checkpoint, experts
-        # Containers watch their own file.
-        in_folder = isinstance(experts, CheckpointExperts)
-        self._watched = watch(checkpoint.files.file_paths if in_folder else [])
         self.moe = checkpoint.config.moe
         self.num_layers = checkpoint.config.num_moe_layers
 
@@ -66,7 +60,6 @@ class CheckpointStore:
         return Router(np.ascontiguousarray(weight.T), bias, correction)
 
     def read_expert(self, layer: int, expert: int) -> ExpertWeights:
-        check_not_shrunk(self._watched)
         return self._experts.expert(layer, expert)
 
     def expert_bytes(self, layer: int) -> int:
@@ -75,31 +68,6 @@ class CheckpointStore:
     def close(self) -> None:
         self._experts.close()
         self._checkpoint.close()
-
-
-def watch(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """The files as they are when they are mapped."""
-    return {path: path.stat() for path in paths}
-
-
-def check_not_shrunk(watched: dict[Path, os.stat_result]) -> None:
-    """FormatError where a mapped file lost its end: touching a lost page would end the process.
-
-    A file that was deleted, or replaced by another of its name, stays mapped as it was.
-    """
-    for path, before in watched.items():
-        try:
-            now = path.stat()
-        except FileNotFoundError:
-            continue
-        if os.path.samestat(now, before) and now.st_size < before.st_size:
-            raise FormatError(
-                "the file has shrunk since it was opened",
-                path=path,
-                expected=f"{before.st_size:,} bytes",
-                found=f"{now.st_size:,} bytes",
-                hint="write to another file and rename it, never over a file in use",
-            )
 
 
 class ContainerStore:

@@ -57,13 +57,7 @@ class MappedFile:
     def _check(self, offset: int, count: int) -> None:
         size = os.fstat(self._handle).st_size
         if size < self.size:
-            raise FormatError(
-                "the file has shrunk since it was opened",
-                path=self.path,
-                expected=f"{self.size:,} bytes",
-                found=f"{size:,} bytes",
-                hint="write to another file and rename it, never over a file in use",
-            )
+            raise _shrunken(self.path, self.size, size)
         if offset < 0 or count < 0 or offset + count > self.size:
             raise FormatError(
                 "a part lies outside the file",
@@ -79,3 +73,27 @@ class MappedFile:
         with suppress(BufferError):
             self._map.close()
         self._close_handle()
+
+
+def check_not_shrunk(path: Path, before: os.stat_result) -> None:
+    """FormatError where a file that another library maps lost its end; see `MappedFile`.
+
+    before : of the file when it was mapped. One that was deleted, or replaced by another of its
+        name, stays mapped as it was.
+    """
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return
+    if os.path.samestat(now, before) and now.st_size < before.st_size:
+        raise _shrunken(path, before.st_size, now.st_size)
+
+
+def _shrunken(path: Path, before: int, now: int) -> FormatError:
+    return FormatError(
+        "the file has shrunk since it was opened",
+        path=path,
+        expected=f"{before:,} bytes",
+        found=f"{now:,} bytes",
+        hint="write to another file and rename it, never over a file in use",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ..errors import FormatError, ModelError
+from .mapping import check_not_shrunk
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
@@ -41,8 +43,10 @@ class CheckpointFiles:
         self._stack = ExitStack()
         self._shard_of = _shards(self.path)
         self._open: dict[str, Any] = {}
+        self._mapped: dict[str, os.stat_result] = {}
         try:
             for shard in sorted(set(self._shard_of.values())):
+                self._mapped[shard] = _stat(self.path / shard)
                 self._open[shard] = self._stack.enter_context(_open_shard(self.path / shard))
             self._shard_of = self._check_index()
         except BaseException:
@@ -126,9 +130,12 @@ class CheckpointFiles:
     ) -> Array:
         """A tensor, or its part [index] alone, copied out of the mapping.
 
-        shape, allowed : what the whole tensor must be; FormatError names it where it is not.
+        shape, allowed : what the whole tensor must be; FormatError names it where it is not, and
+            where its file has shrunk.
         """
         self.check(name, shape, allowed)
+        shard = self._shard_of[name]
+        check_not_shrunk(self.path / shard, self._mapped[shard])
         whole = self._slice(name)
         part: Array = whole[:] if index is None else whole[index]
         return part
@@ -212,7 +219,7 @@ def _read_index(path: Path) -> dict[str, str]:
     return shards
 
 
-def _open_shard(path: Path) -> Any:
+def _stat(path: Path) -> os.stat_result:
     if not path.is_file():
         raise FormatError(
             "a shard that the index names is absent",
@@ -221,6 +228,10 @@ def _open_shard(path: Path) -> Any:
             found="no such file",
             hint="download the missing shard",
         )
+    return path.stat()
+
+
+def _open_shard(path: Path) -> Any:
     try:
         return safe_open(path, framework="numpy")
     except (SafetensorError, OSError) as error:
