@@ -1,6 +1,7 @@
 """Finding the command, and turning whatever it raises into words and an exit status.
 
 Exit status 0: done.  1: the work failed, or a check found something.  2: wrong usage or input.
+130: stopped by Ctrl-C.  143: by SIGTERM.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -23,11 +26,12 @@ from ..errors import (
     WorkFailed,
 )
 from .output import abandon_stdout, open_streams, print_error
+from .signals import interrupted_by_sigterm
 
 DONE, FAILED, USAGE = 0, 1, 2
 PATH_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+SIGNALLED = 128  # plus the signal's number, as shells have it
 COMMANDS = {
     "doctor": "what this machine can do, and what is missing",
     "inspect": "what a checkpoint, a container or a run folder holds",
@@ -50,8 +54,18 @@ class UsageError(InputError):
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose complaints are the project's own errors."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", Path, _path)  # for arguments with type=Path
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def _path(text: str) -> Path:
+    if not text:  # Path("") is the current folder
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def build_parser() -> Parser:
@@ -85,11 +99,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in arguments
     open_streams()
     try:
-        try:
-            options = build_parser().parse_args(arguments)
-            status = int(options.run(options) or DONE)
-        except (KeyboardInterrupt, Exception) as error:
-            status = _tell(error, as_json)
+        with interrupted_by_sigterm() as received:
+            try:
+                options = build_parser().parse_args(arguments)
+                status = int(options.run(options) or DONE)
+            except (KeyboardInterrupt, Exception) as error:
+                status = _tell(error, as_json, received)
         sys.stdout.flush()  # not at exit, where nobody handles that the reader has gone
         return status
     except BrokenPipeError:
@@ -100,8 +115,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FAILED
 
 
-def _tell(error: Exception | KeyboardInterrupt, as_json: bool) -> int:
-    """Say what went wrong; the exit status.  What nobody foresaw keeps its traceback."""
+def _tell(error: Exception | KeyboardInterrupt, as_json: bool, received: Sequence[int] = ()) -> int:
+    """Say what went wrong; the exit status.  What nobody foresaw keeps its traceback.
+
+    received : the signals that stopped the work; Ctrl-C's where there is none.
+    """
     if isinstance(error, BrokenPipeError):
         raise error
     if isinstance(error, KeyboardInterrupt | Interrupted):
@@ -109,7 +127,7 @@ def _tell(error: Exception | KeyboardInterrupt, as_json: bool) -> int:
         print(stopped, file=sys.stderr)
         if as_json:
             print_error(stopped, as_json)
-        return INTERRUPTED
+        return SIGNALLED + (received[0] if received else signal.SIGINT)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in OPTIONAL:
         error = _missing(error)
     if not isinstance(error, ColibriError | OSError | MemoryError):

@@ -90,7 +90,7 @@ class Sweep:
         self.seed = _within(0, None, "seed", seed)
         self.inputs = inputs
         self.texts = texts if texts is not None else default_texts(self.model_path)
-        self.out = Path("out") / f"run-{new_run_id()}" if out is None else Path(out)
+        self.out = _folder(out)
         self._check()
 
     @classmethod
@@ -181,6 +181,14 @@ class Sweep:
                 found="a Decoder that came from none",
                 hint='pass the checkpoint folder, or backend="numpy"',
             )
+
+
+def _folder(out: str | Path | None) -> Path:
+    if out is None:
+        return Path("out") / f"run-{new_run_id()}"
+    if not str(out):  # Path("") is the current folder
+        raise InputError("out is empty", expected="a folder for the run, or None", found=repr(out))
+    return Path(out)
 
 
 def _within(lowest: int, highest: int | None, name: str, value: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,64 @@ def test_whatever_ends_a_command_is_one_json_document(
     monkeypatch.setattr(command, "run", fail)
     assert main(["inspect", "x", "--json"]) == status
     assert json.loads(capsys.readouterr().out)["error"]["type"] == kind
+
+
+SLOW_CONVERT = """
+import sys, time
+from colibri_lab.cli import main
+from colibri_lab.models import Checkpoint
+
+def slow(*_, **__):
+    print("reading", flush=True)
+    time.sleep(60)
+
+Checkpoint.read_expert = slow
+sys.exit(main(["convert", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["sigterm", "ctrl-c"]
+)
+def test_a_stopped_conversion_leaves_no_draft(
+    repository: Path, tmp_path: Path, number: int, status: int
+) -> None:
+    command = [sys.executable, "-c", SLOW_CONVERT, repository / "data/tiny-moe"]
+    with subprocess.Popen(
+        [*command, tmp_path / "tiny.cbi"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reading\n"
+        assert len(list(tmp_path.iterdir())) == 1  # the draft
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (status, "stopped\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_leaves_the_handling_of_signals_as_it_was(capsys: Any) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["inspect", "/nowhere"]) == 2
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "--model", "data/tiny-moe", "--out", ""],
+        ["sweep", "--model", "", "--dry-run"],
+        ["convert", "data/tiny-moe", ""],
+        ["report", "run", "-o", ""],
+        ["trace", "make", "uniform", "-o="],
+    ],
+)
+def test_an_empty_path_is_refused(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert "the path is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_not_abbreviated(capsys: Any) -> None:

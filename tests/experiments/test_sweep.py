@@ -172,6 +172,7 @@ def test_a_top_k_that_the_routing_rule_forbids_is_refused(
         {"seed": -1},
         {"repeats": 10**18},
         {"blas_threads": 10**5},
+        {"out": ""},
     ],
 )
 def test_bad_settings_are_refused_at_once(make_sweep: MakeSweep, wrong: dict[str, Any]) -> None:
