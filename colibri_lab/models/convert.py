@@ -71,7 +71,7 @@ def read_order(path: str | Path) -> tuple[tuple[int, int], ...]:
     """A JSON file ``[[layer, expert], …]``, the first slot's first; InputError where it is not."""
     try:
         pairs = json.loads(Path(path).read_text(encoding="utf-8"))
-        return tuple((int(layer), int(expert)) for layer, expert in pairs)
+        return tuple((_whole(layer), _whole(expert)) for layer, expert in pairs)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(
             "the order cannot be read",
@@ -79,6 +79,12 @@ def read_order(path: str | Path) -> tuple[tuple[int, int], ...]:
             expected="JSON: [[layer, expert], ...]",
             found=str(error),
         ) from error
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 class _Folding:

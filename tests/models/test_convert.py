@@ -89,8 +89,12 @@ def test_options_that_do_not_fit(checkpoint, tmp_path, out, options, words):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}x", "[1]", "[[1, 2, 3]]", '[["a", 1]]', pytest.param("[" * 100_000, id="deep")]
-)
+    "text",
+    [
+        "", "{}x", "[1]", "[[1, 2, 3]]", '[["a", 1]]', "[[0.5, 1]]", "[[0, 1.0]]", '[["0", 1]]',
+        "[[true, 1]]", "[[0, null]]", pytest.param("[" * 100_000, id="deep"),
+    ],
+)  # fmt: skip
 def test_unreadable_order(tmp_path, text):
     (tmp_path / "order").write_text(text)
     with pytest.raises(InputError, match="cannot be read"):
