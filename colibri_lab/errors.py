@@ -110,9 +110,5 @@ class CheckFailed(ColibriError):
     """A result differs from the reference by more than its tolerance."""
 
 
-class KernelBuildError(ColibriError):
-    """A CUDA kernel did not compile."""
-
-
 class DeviceUnavailable(ColibriError):
     """The device, driver or library that was asked for is not here."""

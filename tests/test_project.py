@@ -148,3 +148,13 @@ def test_notebooks_have_no_outputs(repository: Path) -> None:
             cells = json.loads((repository / path).read_text())["cells"]
             dirty += [path for cell in cells if cell.get("outputs") or cell.get("execution_count")]
     assert dirty == []
+
+
+def test_every_error_is_raised_or_caught_somewhere(repository: Path) -> None:
+    package = repository / "colibri_lab"
+    errors = (package / "errors.py").read_text()
+    named = re.findall(r"^class (\w+)", errors, re.MULTILINE)
+    elsewhere = [path for path in package.rglob("*.py") if path.name != "errors.py"]
+    source = "\n".join(path.read_text() for path in elsewhere)
+    assert named
+    assert [name for name in named if not re.search(rf"\b{name}\b", source)] == []

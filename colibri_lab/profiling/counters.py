@@ -1,12 +1,10 @@
-"""Whether the processor's own counters can be read, and what can be counted without them."""
+"""Whether the processor's own counters can be read."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import resource
-from dataclasses import dataclass
 
 # perf_event_open has no wrapper in libc.
 SYSCALL = {"x86_64": 298, "aarch64": 241}
@@ -14,20 +12,6 @@ PERF_TYPE_HARDWARE = 0
 COUNT_CYCLES = 0
 EXCLUDE_KERNEL_AND_HYPERVISOR = 0b1100000
 ATTRIBUTE_BYTES = 128
-
-
-@dataclass(frozen=True)
-class PageFaults:
-    """Of this process since its start."""
-
-    minor: int
-    major: int
-
-
-def page_faults() -> PageFaults:
-    """Counted by the kernel, on every machine."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return PageFaults(usage.ru_minflt, usage.ru_majflt)
 
 
 def why_unavailable() -> str | None:

@@ -126,9 +126,3 @@ def test_counters_on_other_systems(monkeypatch):
 def test_counters_really_asked():
     reason = counters.why_unavailable()
     assert reason is None or len(reason) > 20
-
-
-def test_page_faults_count():
-    before = counters.page_faults().minor
-    np.ones(1 << 22).sum()
-    assert counters.page_faults().minor > before

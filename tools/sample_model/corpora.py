@@ -13,7 +13,6 @@ from pathlib import Path
 
 Documents = dict[str, str]
 
-BOOK = re.compile(r"^([A-Za-z0-9]*[A-Za-z])(\d+):(\d+) ")
 AMALGAMATED_FILE = re.compile(
     r"^/\*{14} (?:Begin file|Continuing where we left off in) (\S+) \*+/$\n"
     r"(.*?)(?=^/\*{14} (?:Begin file|End of|Include|Continuing))",
