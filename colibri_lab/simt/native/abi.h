@@ -19,7 +19,8 @@ struct SimtKernel {
   const uint32_t *arg_offsets;      // in the packed buffer of CU_LAUNCH_PARAM_BUFFER_POINTER
   uint32_t num_args;
   uint32_t max_threads;             // __launch_bounds__; 0: not given
-  uint32_t static_shared_bytes;
+  uint32_t static_shared_bytes;     // what CUDA would report
+  uint32_t static_window_bytes;     // what a block's static shared memory spans here (>= the above)
 };
 
 struct SimtGlobal {
@@ -75,14 +76,18 @@ struct SimtThread {
   uint32_t warp_barriers;  // warp synchronisations passed so far
   uint64_t block_linear;
   const SimtLaunch *launch;
-  char *shared;  // the block's dynamic shared memory
+  char *shared;         // the block's dynamic shared memory
+  char *static_shared;  // static_window_bytes, then (16-byte aligned) the dynamic shared memory
   char *stack_low, *stack_high;  // this thread's own stack: what lies there is local memory
   void *analysis;  // the analysis' state of this thread; the runtime nulls it as the thread starts
   // what the runtime adds follows in its own struct, of which this is the first member
 };
 
 // The CUDA thread that runs now on this operating-system thread; null outside kernels.
-extern "C" __thread SimtThread *simt_self __attribute__((visibility("default")));
+// Initial-exec puts all thread-local data of libcuda.so.1 into the static TLS block, which has little
+// room: keep thread-local variables to pointers.
+extern "C" __thread SimtThread *simt_self
+    __attribute__((visibility("default"), tls_model("initial-exec")));
 
 // Lets the block's other threads run on; returns later. Spin loops call it, and so do the hooks of
 // the analysis when a thread's record is full (they are plain calls from compiled kernel code).
