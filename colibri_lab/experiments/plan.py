@@ -72,7 +72,7 @@ class _ExpertCost:
 def make_plan(request: Request) -> Plan:
     """Work out what `request` would do, without doing any of it."""
     cells = request.order()
-    finished = reusable(request.folder, request.identity)
+    finished = reusable(request.folder, request.identity, request.settings.tolerance)
     todo = [cell for cell in cells if request.cell_id(cell) not in finished]
     return Plan(
         cells=tuple(cells),

@@ -180,6 +180,12 @@ def latest(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {record["cell_id"]: record for record in records}
 
 
+def is_within(record: dict[str, Any], tolerance: float) -> bool:
+    """Whether the output was held against the reference and was no further off than that."""
+    error = record.get("output_rel_error")
+    return error is not None and error <= tolerance
+
+
 def as_frame(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """One row a record; columns and dtypes are `COLUMNS`, whatever is null."""
     import pandas as pd

@@ -69,13 +69,20 @@ class Run:
         """One record a cell, the last of each, by the code and settings of the run's last session.
 
         Another number of repeats makes another measurement of the same configuration: of the two,
-        tables and figures must show one.
+        tables and figures must show one. An output that was within an earlier session's tolerance
+        and is not within the last one's does not count either.
         """
         manifest = self.manifest
+        tolerance = manifest["settings"]["tolerance"]
         wanted = {"code_version": manifest["code_version"]}
         wanted |= {name: manifest["settings"][name] for name in SETTINGS}
         found = records.latest(self.history).values()
-        return [r for r in found if all(r.get(name) == value for name, value in wanted.items())]
+        return [
+            record
+            for record in found
+            if all(record.get(name) == value for name, value in wanted.items())
+            and (record["status"] != "ok" or records.is_within(record, tolerance))
+        ]
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -106,23 +106,28 @@ def open_store(folder: Path, identity: Mapping[str, Any], resume: bool) -> Itera
         yield RunStore(folder, {**manifest, **identity})
 
 
-def finished_cells(folder: Path) -> set[str]:
-    """Cells that are measured: their record says ok and their samples are there, whole."""
+def finished_cells(folder: Path, tolerance: float) -> set[str]:
+    """Cells that are measured: their record says ok and their samples are there, whole.
+
+    tolerance : one whose output is further off is to be measured, and judged, again.
+    """
     found, _ = records.read_lines(folder / records.FILE_NAME)
     return {
         cell_id
         for cell_id, record in records.latest(found).items()
-        if record["status"] == "ok" and zipfile.is_zipfile(samples_path(folder, cell_id))
+        if record["status"] == "ok"
+        and records.is_within(record, tolerance)
+        and zipfile.is_zipfile(samples_path(folder, cell_id))
     }
 
 
-def reusable(folder: Path, identity: Mapping[str, Any]) -> set[str]:
+def reusable(folder: Path, identity: Mapping[str, Any], tolerance: float) -> set[str]:
     """The finished cells of a folder, none where there is no run; RunError where it is another."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return set()
     check_same(read_json(path), identity, folder)
-    return finished_cells(folder)
+    return finished_cells(folder, tolerance)
 
 
 def _new_manifest(folder: Path) -> dict[str, Any]:

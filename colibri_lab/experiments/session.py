@@ -81,11 +81,16 @@ class Request:
         )
 
     def cell_id(self, cell: Cell) -> str:
-        """The same for the same configuration, model, inputs, code and hardware."""
+        """The same for the same configuration, model, inputs, code and hardware.
+
+        The tolerance is no part of it: it judges a measurement, and does not change it.
+        """
+        settings = asdict(self.settings)
+        del settings["tolerance"]
         return short_hash(
             {
                 **cell.as_dict(),
-                **asdict(self.settings),
+                **settings,
                 **self.identity,
                 "code_version": code_version(),
             }
@@ -118,7 +123,7 @@ def execute(
         pinned_blas(request.settings.blas_threads),
         open_store(request.folder, request.identity, resume) as store,
     ):
-        finished = finished_cells(request.folder)
+        finished = finished_cells(request.folder, request.settings.tolerance)
         todo = [cell for cell in request.order() if request.cell_id(cell) not in finished]
         total = len(request.grid.cells())
         reporter = Reporter(total, total - len(todo), progress)

@@ -70,6 +70,26 @@ def test_other_repeats_measure_again_and_are_not_shown_twice(make_sweep: MakeSwe
     assert [record["repeats"] for record in run.history] == [3, 4]
 
 
+def test_another_tolerance_is_not_another_cell(make_sweep: MakeSweep) -> None:
+    error = only(make_sweep(batch_size=1, tolerance=1e-3).run())["output_rel_error"]
+    assert error > 0
+    run = make_sweep(batch_size=1, tolerance=1e-4).run()  # within it too: nothing to measure
+    assert (len(run.history), only(run)["status"]) == (1, "ok")
+    sweep = make_sweep(batch_size=1, tolerance=error / 2)
+    assert sweep.plan().reused == 0
+    run = sweep.run()
+    assert (len(run.history), only(run)["status"]) == (2, "failed")
+    run = make_sweep(batch_size=1, tolerance=1e-3).run()
+    assert (len(run.history), only(run)["status"]) == (3, "ok")
+
+
+def test_a_cell_that_a_tighter_tolerance_leaves_out_is_not_shown(make_sweep: MakeSweep) -> None:
+    loose = make_sweep(batch_size=[1, 2], tolerance=1e-3).run()
+    sweep = make_sweep(batch_size=2, tolerance=min(loose.frame["output_rel_error"]) / 2)
+    (record,) = sweep.run().records  # that of batch size 1 was not judged by the new one
+    assert (record["batch_size"], record["status"]) == (2, "failed")
+
+
 def test_a_run_is_resumed_from_its_folder_alone(make_sweep: MakeSweep, texts: Any) -> None:
     first = make_sweep(batch_size=[1, 2], crosses=[("batch_size",)]).run()
     again = Sweep.of_run(first.folder, texts=texts)
