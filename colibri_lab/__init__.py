@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from . import reference
     from .capacity import Capacity
     from .engine import Engine
-    from .experiments import Run, Sweep, merge_runs
+    from .experiments import Run, Sweep, merge_runs, replay
     from .models import Conversion, convert, load_config, load_model, open_checkpoint
     from .reference import Decoder, RoutingTrace
     from .traces import import_trace, read_trace, write_trace
@@ -35,6 +35,7 @@ __all__ = [
     "open_checkpoint",
     "read_trace",
     "reference",
+    "replay",
     "write_trace",
 ]
 
@@ -54,6 +55,7 @@ _HOMES = {
     "merge_runs": "experiments",
     "open_checkpoint": "models",
     "read_trace": "traces",
+    "replay": "experiments",
     "write_trace": "traces",
 }
 

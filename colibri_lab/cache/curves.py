@@ -1,31 +1,68 @@
-"""How the miss ratio falls with the budget, where the cliff is, and whether pins hold elsewhere."""
+"""How the miss ratio falls with the budget, where the cliff is, and where a cache breaks even."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TraceError
-from .pins import StaticPins
-from .policies import LRU, Policy
-from .replay import Batches, replay, steps
+from ..errors import InputError
+from ..reference.trace import RoutingTrace
+from .budget import Budget
+from .calls import Batches, batches
+from .cost import Costs, token_times
+from .replay import replay, run
 
-PIN_SHARE = 0.5  # of the budget, left for pins; the rest is LRU's
+ONE_PASS = ("lru", "lfu", "belady")  # one list holds their caches of all sizes
+ONE_PASS_FROM = 100_000  # look-ups times budgets; for fewer, loading compiled code takes longer
+
+Curve = NDArray[np.float64]
 
 
 def miss_ratio_curves(
     calls: Batches, policies: Sequence[str], budgets_bytes: Sequence[int]
-) -> dict[str, NDArray[np.float64]]:
-    """Policy -> [budgets] decode misses over look-ups; nan where the trace has no decode."""
-    results = replay(calls, policies, budgets_bytes)
-    return {
-        name: np.array([1.0 - r.decode_hit_ratio for r in results if r.policy == name])
-        for name in policies
-    }
+) -> dict[str, Curve]:
+    """Policy -> [budgets] decode misses over look-ups; nan where the trace has no decode.
+
+    Stack policies of equal experts take one pass for all budgets, where numba is installed.
+    """
+    if not calls.equal_sizes:
+        return {name: _replayed(calls, name, list(map(Budget, budgets_bytes))) for name in policies}
+    size = int(calls.key_bytes[0])
+    slots = [budget // size for budget in budgets_bytes]
+    if min(slots) < 1:
+        raise InputError(
+            "a budget holds no expert", expected=f"{size:,} bytes or more", found=min(budgets_bytes)
+        )
+    return {name: _curve(calls, name, slots) for name in policies}
+
+
+def layer_curves(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
+    """[L, slots] decode misses over look-ups, each layer with a cache of so many experts of its
+    own; nan where a layer has no decode."""
+    layers = [calls.of_layer(layer) for layer in range(calls.num_layers)]
+    nothing = np.full(len(slots), np.nan)
+    return np.array([_curve(own, policy, slots) if len(own) else nothing for own in layers])
+
+
+def _curve(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
+    largest = int(np.diff(calls.starts).max())
+    worth = len(calls.keys) * len(slots) >= ONE_PASS_FROM and find_spec("numba") is not None
+    if policy not in ONE_PASS or not worth or min(slots) < largest:
+        return _replayed(calls, policy, [Budget(count, in_slots=True) for count in slots])
+    from .stack import stack_hits
+
+    lookups = int(np.diff(calls.starts)[calls.decode].sum())
+    hits = stack_hits(calls, policy, decode_only=True)
+    found = hits[np.minimum(slots, len(hits) - 1)]
+    return 1.0 - found / lookups if lookups else np.full(len(slots), np.nan)
+
+
+def _replayed(calls: Batches, policy: str, budgets: Sequence[Budget]) -> Curve:
+    return np.array([1.0 - found.decode_hit_ratio for found in replay(calls, [policy], budgets)])
 
 
 def cliff_bytes(calls: Batches) -> int | None:
@@ -34,70 +71,64 @@ def cliff_bytes(calls: Batches) -> int | None:
     Below it the cache is smaller than what comes back first: about one token's cycle over all
     layers. Found by halving, since LRU keeps with more room all that it keeps with less.
     """
-    low, high = 0, int(calls.key_bytes[np.unique(calls.keys)].sum())
-    if not _decode_hits(calls, LRU(), high):
+    return _least(
+        lambda room: run(calls, "lru", Budget(room)).hits[True] > 0,
+        calls.used_bytes,
+        int(calls.key_bytes.min()),
+    )
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """How many experts a cache must hold, all layers together; None where none is enough.
+
+    cliff_slots : that LRU hits at all in decode.   break_even_slots : that a token waits for
+    experts no longer than it computes.   used : experts that the trace uses at all.
+    """
+
+    top_k: int
+    cliff_slots: int | None
+    break_even_slots: int | None
+    used: int
+
+
+def break_even(trace: RoutingTrace, costs: Costs, top_ks: Sequence[int] = ()) -> list[BreakEven]:
+    """For each top-k, as if the model had been run so: each token keeps its best experts.
+
+    top_ks : all up to the trace's own where empty. A lower top-k would have changed what later
+    layers see, so this is what the recorded routing says, not what the model would have done.
+    """
+    chosen = top_ks or range(1, trace.top_k + 1)
+    return [_break_even(batches(trace.best(top_k)), costs, top_k) for top_k in chosen]
+
+
+def _break_even(calls: Batches, costs: Costs, top_k: int) -> BreakEven:
+    used = len(np.unique(calls.keys))
+
+    def slots(count: int) -> Budget:
+        return Budget(count, in_slots=True)
+
+    def waits_no_longer(count: int) -> bool:
+        times = token_times(calls, "lru", slots(count), costs)
+        return bool(times.loading_s.mean() <= costs.layer_s * calls.num_layers)
+
+    return BreakEven(
+        top_k=top_k,
+        cliff_slots=_least(lambda count: run(calls, "lru", slots(count)).hits[True] > 0, used, 1),
+        break_even_slots=_least(waits_no_longer, used, 1),
+        used=used,
+    )
+
+
+def _least(enough: Callable[[int], bool], most: int, step: int) -> int | None:
+    """The least room that is enough, to a step, where more is never worse; None: not even most."""
+    if not enough(most):
         return None
-    step = int(calls.key_bytes.min())
+    low, high = 0, most
     while high - low > step:
         middle = (low + high) // 2
-        if _decode_hits(calls, LRU(), middle):
+        if enough(middle):
             high = middle
         else:
             low = middle
     return high
-
-
-@dataclass(frozen=True)
-class PinGain:
-    """Decode hit ratios on the second half of a trace.
-
-    lru : without pins.   held_out : pins fitted on the first half.   in_sample : on the second
-    half itself, which no one can do beforehand: what a score without a split would have promised.
-    """
-
-    lru: float
-    held_out: float
-    in_sample: float
-    num_pins: int
-
-
-def pin_gain(calls: Batches, budget_bytes: int) -> PinGain:
-    """Whether pins that were chosen on one part of the text help on another.
-
-    Pins are the most used experts of the decode calls, as many as half of the budget holds. Each
-    score starts with an empty cache. Raises TraceError where a half has no decode.
-    """
-    decode = np.flatnonzero(calls.decode)
-    if len(decode) < 2 * calls.num_layers:
-        raise TraceError(
-            "the trace is too short to hold a half out",
-            expected=f"at least {2 * calls.num_layers} decode layer calls",
-            found=len(decode),
-        )
-    middle = int(decode[len(decode) // 2])
-    first, second = calls.part(int(decode[0]), middle), calls.part(middle, len(calls))
-    size = int(calls.key_bytes.max())
-    count = int(budget_bytes * PIN_SHARE) // size
-    return PinGain(
-        lru=_hit_ratio(second, LRU(), budget_bytes),
-        held_out=_hit_ratio(second, StaticPins(_busiest(first, count)), budget_bytes),
-        in_sample=_hit_ratio(second, StaticPins(_busiest(second, count)), budget_bytes),
-        num_pins=count,
-    )
-
-
-def _busiest(calls: Batches, count: int) -> frozenset[int]:
-    return frozenset(key for key, _ in Counter(calls.keys.tolist()).most_common(count))
-
-
-def _decode_hits(calls: Batches, policy: Policy, budget_bytes: int) -> int:
-    return sum(
-        len(step.used) - len(step.missed)
-        for step in steps(calls, policy, budget_bytes)
-        if step.decode
-    )
-
-
-def _hit_ratio(calls: Batches, policy: Policy, budget_bytes: int) -> float:
-    lookups = sum(len(used) for used, decode in calls.groups() if decode)
-    return _decode_hits(calls, policy, budget_bytes) / lookups

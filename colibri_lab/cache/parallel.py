@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, TraceError
+from ..reference.trace import RoutingTrace
 
 Load = NDArray[Any]
 
@@ -74,7 +75,88 @@ def _replicate(load: NDArray[np.float64], num_copies: int) -> NDArray[np.int64]:
     return copies
 
 
-def traffic(trace_rows: NDArray[np.int64], placement: Placement, token_device: Load) -> float:
+@dataclass(frozen=True)
+class Placed:
+    """How uneven devices are loaded, and what they send, for one number of devices.
+
+    num_copies : a layer.   contiguous, balanced : imbalance, mean of layers, of experts in order
+    and of the greedy placement fitted on the whole trace;   held_out, worst_layer : of the one
+    fitted on the first half of the tokens, on the second half; mean and most of layers.
+    sent_contiguous, sent_balanced : share of assignments that leave their request's device, where
+    requests are dealt out to devices in turn.
+    """
+
+    num_devices: int
+    num_copies: int
+    contiguous: float
+    balanced: float
+    held_out: float
+    worst_layer: float
+    sent_contiguous: float
+    sent_balanced: float
+
+
+def place(trace: RoutingTrace, num_devices: int, extra_copies: int = 0) -> Placed:
+    """Place each layer's experts over devices.
+
+    extra_copies : beyond one an expert, rounded up to as many on each device.
+    Raises InputError where devices are under 1 or extra copies under 0, TraceError where the
+    trace is empty.
+    """
+    if num_devices < 1 or extra_copies < 0:
+        raise InputError(
+            "experts cannot be placed so",
+            expected="1 device or more, 0 extra copies or more",
+            found=f"{num_devices} devices, {extra_copies} copies",
+        )
+    if not (trace.expert >= 0).any():
+        raise TraceError("the trace is empty", expected="one assignment or more", found=0)
+    copies = -(-(trace.num_experts + extra_copies) // num_devices) * num_devices
+    rows = np.flatnonzero(trace.expert >= 0)
+    first, second = (_load(trace, half) for half in np.array_split(rows, 2))
+    whole = first + second
+    plain = contiguous(trace.num_experts, num_devices)
+    fitted = [balanced(load, num_devices, copies) for load in whole]
+    ahead = [balanced(load, num_devices, copies) for load in first]
+    held_out = [each.imbalance(load) for each, load in zip(ahead, second, strict=True)]
+    return Placed(
+        num_devices=num_devices,
+        num_copies=copies,
+        contiguous=_mean([plain.imbalance(load) for load in whole]),
+        balanced=_mean([each.imbalance(load) for each, load in zip(fitted, whole, strict=True)]),
+        held_out=_mean(held_out),
+        worst_layer=float(np.nanmax(held_out)) if not np.isnan(held_out).all() else float("nan"),
+        sent_contiguous=_sent(trace, [plain] * trace.num_layers),
+        sent_balanced=_sent(trace, fitted),
+    )
+
+
+def _load(trace: RoutingTrace, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[L, E] tokens of these rows."""
+    flat = trace.layer[rows].astype(np.int64) * trace.num_experts + trace.expert[rows]
+    size = trace.num_layers * trace.num_experts
+    return np.bincount(flat, minlength=size).reshape(trace.num_layers, trace.num_experts)
+
+
+def _mean(values: list[float]) -> float:
+    """Of the layers that have tokens."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _sent(trace: RoutingTrace, placements: list[Placement]) -> float:
+    """Share of all assignments."""
+    sent = total = 0.0
+    for layer, placement in enumerate(placements):
+        rows = np.flatnonzero((trace.layer == layer) & (trace.expert >= 0))
+        if len(rows):
+            device = trace.request[rows] % placement.num_devices
+            sent += traffic(trace.expert[rows], placement, device) * len(rows)
+            total += len(rows)
+    return sent / total
+
+
+def traffic(trace_rows: Load, placement: Placement, token_device: Load) -> float:
     """Share of assignments whose expert is on another device than the token.
 
     trace_rows : [N] experts;  token_device : [N] devices. A copy on the token's device is taken.

@@ -1,8 +1,8 @@
-"""Pins: keys that stay, with another policy for the rest."""
+"""Pins that a policy finds by itself; pins chosen beforehand are told to the replay."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Set
+from collections.abc import Container, Hashable
 from dataclasses import dataclass
 
 from .policies import LRU, Policy
@@ -17,31 +17,6 @@ class _Both:
 
     def __contains__(self, key: object) -> bool:
         return key in self.one or key in self.two
-
-
-class StaticPins:
-    """Keys chosen beforehand are never evicted once they are in; `behind` orders the rest.
-
-    pinned : at most as many as the budget holds, less what a batch needs.
-    """
-
-    def __init__(self, pinned: Set[Hashable], behind: Policy | None = None) -> None:
-        self.pinned = pinned
-        self._behind = behind or LRU()
-
-    def on_hit(self, key: Hashable) -> None:
-        self._behind.on_hit(key)
-
-    def on_insert(self, key: Hashable) -> None:
-        self._behind.on_insert(key)
-
-    def on_evict(self, key: Hashable) -> None:
-        self._behind.on_evict(key)
-
-    def victim(self, protected: Container[Hashable]) -> Hashable | None:
-        found = self._behind.victim(_Both(protected, self.pinned))
-        # A budget that the pins alone overfill still has to hold.
-        return self._behind.victim(protected) if found is None else found
 
 
 class PinThree:

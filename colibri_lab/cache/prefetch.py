@@ -1,4 +1,4 @@
-"""Guessing the next layer's experts, and what the guesses are worth.
+"""What reading ahead is worth: right guesses in time against wrong ones.
 
 Accuracy alone misleads: a guess that was right and came too late, or that pushed out what was
 needed, costs as much as a wrong one. So bytes and time are counted with it.
@@ -6,78 +6,14 @@ needed, costs as much as a wrong one. So bytes and time are counted with it.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from ..errors import InputError
-from .cost import Tier
-from .replay import Batches
-
-
-class Predictor(Protocol):
-    """Ranks the experts of a layer before its router has spoken."""
-
-    def predict(self, layer: int, before: list[int]) -> list[int]:
-        """Experts, the likeliest first.   before : what the layer before used, this token."""
-        ...
-
-    def learn(self, layer: int, before: list[int], used: list[int]) -> None:
-        """What the layer used in the end."""
-        ...
-
-
-class Frequency:
-    """The layer's most used experts so far."""
-
-    def __init__(self) -> None:
-        self._uses: dict[int, Counter[int]] = {}
-
-    def predict(self, layer: int, before: list[int]) -> list[int]:  # noqa: ARG002 - as its kind
-        return [expert for expert, _ in self._uses.get(layer, Counter()).most_common()]
-
-    def learn(self, layer: int, before: list[int], used: list[int]) -> None:  # noqa: ARG002
-        self._uses.setdefault(layer, Counter()).update(used)
-
-
-class LastToken:
-    """What the token before used in this layer, then its token before, and so on."""
-
-    def __init__(self, memory: int = 8) -> None:
-        self._memory = memory
-        self._used: dict[int, deque[list[int]]] = {}
-
-    def predict(self, layer: int, before: list[int]) -> list[int]:  # noqa: ARG002 - as its kind
-        ordered = dict.fromkeys(expert for used in self._used.get(layer, ()) for expert in used)
-        return list(ordered)
-
-    def learn(self, layer: int, before: list[int], used: list[int]) -> None:  # noqa: ARG002
-        self._used.setdefault(layer, deque(maxlen=self._memory)).appendleft(used)
-
-
-class Markov:
-    """Experts that followed the ones that the layer before has just used, by how often."""
-
-    def __init__(self) -> None:
-        self._followers: dict[tuple[int, int], Counter[int]] = {}
-
-    def predict(self, layer: int, before: list[int]) -> list[int]:
-        votes: Counter[int] = Counter()
-        for expert in before:
-            votes.update(self._followers.get((layer, expert), Counter()))
-        return [expert for expert, _ in votes.most_common()]
-
-    def learn(self, layer: int, before: list[int], used: list[int]) -> None:
-        for expert in before:
-            self._followers.setdefault((layer, expert), Counter()).update(used)
-
-
-PREDICTORS: dict[str, Callable[[], Predictor]] = {
-    "frequency": Frequency,
-    "last-token": LastToken,
-    "markov": Markov,
-}
+from .budget import Budget, Rules, check_rules
+from .calls import Batches
+from .cost import Costs
+from .loop import Ahead, steps
+from .predictors import make_predictor
+from .replay import pools
 
 
 @dataclass(frozen=True)
@@ -85,8 +21,9 @@ class PrefetchResult:
     """What a predictor did over the decode calls, with `depth` guesses a layer at most.
 
     accuracy : guesses that the layer used.   recall : of the experts used, those guessed.
-    useful_bytes, wasted_bytes : of guesses right and wrong.
-    in_time : of the right guesses, those that `lead_s` was long enough to read.
+    useful_bytes, wasted_bytes : of what was read ahead, used before it was evicted, or not.
+    in_time : of what was read ahead for a layer and used by it, the share that one layer's time
+    was long enough to read.   nan where there is nothing to take a share of.
     """
 
     predictor: str
@@ -99,45 +36,37 @@ class PrefetchResult:
 
 
 def score_prefetch(
-    calls: Batches, name: str, depth: int, tier: Tier, lead_s: float
+    calls: Batches, predictor: str, depth: int, budget: Budget | int, costs: Costs, policy: str
 ) -> PrefetchResult:
-    """Guess each decode layer call before it comes, then learn from it.
+    """Guess each decode layer call before it comes, read what is not in memory, and learn from it.
 
-    lead_s : seconds between the guess and the need: one layer's time, as a rule.
-    Guesses are read in order; what does not fit into lead_s is late. Every guess is read: none is
-    in memory already, which makes useful and wasted bytes upper bounds.
+    depth : guesses a layer.   budget, policy : of the cache that holds what is read.
     """
-    if name not in PREDICTORS:
-        raise InputError(
-            "predictor is not known", expected=f"one of {', '.join(PREDICTORS)}", found=name
-        )
-    if depth < 1:
-        raise InputError("depth must be positive", expected="1 or more", found=depth)
-    predictor = PREDICTORS[name]()
-    guessed = right = needed = useful = wasted = in_time = 0
-    before: list[int] = []
-    for keys, decode in calls.groups():
-        layer, used = keys[0] // calls.num_experts, [key % calls.num_experts for key in keys]
-        if layer == 0:
-            before = []
-        if decode:
-            size = int(calls.key_bytes[keys[0]])
-            guesses = predictor.predict(layer, before)[:depth]
-            hits = [place for place, expert in enumerate(guesses) if expert in used]
-            guessed, right, needed = guessed + len(guesses), right + len(hits), needed + len(used)
-            useful += len(hits) * size
-            wasted += (len(guesses) - len(hits)) * size
-            in_time += sum(tier.read_s([size] * (place + 1)) <= lead_s for place in hits)
-        predictor.learn(layer, before, used)
-        before = used
+    room = budget if isinstance(budget, Budget) else Budget(budget)
+    check_rules(calls, room, Rules(predictor=predictor or "none", depth=depth))
+    sizes = calls.key_bytes.tolist()
+    guessed = right = needed = read = useful = hits = in_time = 0
+    ahead = Ahead(make_predictor(predictor), depth)
+    for step in steps(calls, pools(calls, policy, room), ahead):
+        if step.decode:
+            guessed += len(step.guessed)
+            right += len(set(step.guessed) & set(step.used))
+            needed += len(step.used)
+        read += sum(sizes[key] for key in step.read_ahead)
+        useful += sum(sizes[key] for key in step.found_ahead)
+        for place, key in enumerate(step.read_ahead):
+            if key in step.found_ahead:
+                done_s = costs.tier.read_s([sizes[k] for k in step.read_ahead[: place + 1]])
+                hits += 1
+                in_time += done_s <= costs.layer_s
     return PrefetchResult(
-        predictor=name,
+        predictor=predictor,
         depth=depth,
         accuracy=_share(right, guessed),
         recall=_share(right, needed),
         useful_bytes=useful,
-        wasted_bytes=wasted,
-        in_time=_share(in_time, right),
+        wasted_bytes=read - useful,
+        in_time=_share(in_time, hits),
     )
 
 

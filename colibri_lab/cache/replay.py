@@ -1,92 +1,57 @@
-"""Replaying a routing trace against an expert cache.
+"""Replaying a routing trace against an expert cache, each policy beside the exact optimum.
 
-The accounting: batches in order, a batch being one layer call; one look-up for each distinct expert
-of the batch; a miss reads the expert's bytes; the cache is one budget over (layer, expert) entries;
-eviction runs after the batch and never takes what the batch itself used. So no policy holds more
-than its budget, but for what the current batch needs.
+`loop` has the accounting. This module says how large the cache is, counts, and checks every run:
+no policy reads less than the optimum, and none holds more than it may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..errors import CheckFailed, InputError, TraceError
-from ..reference.trace import DECODE, RoutingTrace
+from ..errors import CheckFailed
+from ..reference.trace import RoutingTrace
+from .bound import area_misses, shrunk
+from .budget import DEMAND, Budget, Rules, check_rules, most_bytes
+from .calls import Batches, batches
 from .catalog import POLICIES, make_policy
+from .loop import Ahead, Pool, steps
 from .optimum import Optimum
 from .policies import Policy
+from .predictors import make_predictor
 
 OPTIMUM = "belady"
 FAST_FROM = 200_000  # look-ups; for fewer, loading compiled code takes longer than the plain loop
 
 
 @dataclass(frozen=True)
-class Batches:
-    """The look-ups of a trace.
-
-    keys : [N] int64, layer * num_experts + expert, a batch's distinct ones in order of first use.
-    starts : [B+1] int64, batch b has keys starts[b] to starts[b+1].
-    decode : [B] bool.   key_bytes : [L * E] int64.   num_experts : E.
-    """
-
-    keys: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    decode: NDArray[np.bool_]
-    key_bytes: NDArray[np.int64]
-    num_experts: int
-
-    def __len__(self) -> int:
-        return len(self.decode)
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.key_bytes) // self.num_experts
-
-    def part(self, start: int, stop: int) -> Batches:
-        """Batches start to stop alone."""
-        first, last = self.starts[start], self.starts[stop]
-        return Batches(
-            keys=self.keys[first:last],
-            starts=self.starts[start : stop + 1] - first,
-            decode=self.decode[start:stop],
-            key_bytes=self.key_bytes,
-            num_experts=self.num_experts,
-        )
-
-    @property
-    def largest_bytes(self) -> int:
-        """Bytes that the largest batch needs at once."""
-        sums = np.add.reduceat(self.key_bytes[self.keys], self.starts[:-1])
-        return int(sums.max())
-
-    def groups(self) -> Iterator[tuple[list[int], bool]]:
-        """Each batch's keys, and whether it is of decode."""
-        parts = np.split(self.keys, self.starts[1:-1])
-        return zip((part.tolist() for part in parts), self.decode.tolist(), strict=True)
-
-
-@dataclass(frozen=True)
 class Replay:
     """What one policy did with one budget.
 
+    budget_bytes, slots : the budget, one of them None.   per_layer : as the budget has it.
     hit_ratio, decode_hit_ratio, prefill_hit_ratio : of look-ups; nan where there was none.
-    bytes_read : of misses.   peak_, mean_resident_bytes : over batches, after their eviction.
-    regret : misses over the optimum's, less one; 0 for the optimum itself.
-    exact : whether the optimum it is held against is exact, or (unequal sizes) a heuristic.
+    pin_hit_ratio, prefetch_hit_ratio, cache_hit_ratio : of all look-ups, those that found a pinned
+    expert, one read ahead for them, any other; they add up to hit_ratio.
+    bytes_read : of misses and of guesses;   prefetched_bytes : of guesses alone.
+    peak_, mean_resident_bytes : over batches, after their eviction.
+    regret : experts read over the fewest possible, less one; where that is a bound, at most so
+    much.   exact : whether the fewest possible is known, or only a proven bound (unequal sizes).
     """
 
     policy: str
-    budget_bytes: int
+    budget_bytes: int | None
+    slots: int | None
+    per_layer: bool
     hit_ratio: float
     decode_hit_ratio: float
     prefill_hit_ratio: float
+    cache_hit_ratio: float
+    pin_hit_ratio: float
+    prefetch_hit_ratio: float
     misses: int
     bytes_read: int
+    prefetched_bytes: int
     peak_resident_bytes: int
     mean_resident_bytes: float
     regret: float
@@ -94,151 +59,121 @@ class Replay:
 
 
 @dataclass
-class _Counts:
-    """hits, lookups : [prefill, decode]."""
+class Counts:
+    """hits, lookups : [prefill, decode].   resident_sum : over batches."""
 
     hits: list[int]
     lookups: list[int]
+    pin_hits: int = 0
+    prefetch_hits: int = 0
+    prefetched: int = 0
+    prefetched_bytes: int = 0
     bytes_read: int = 0
     peak: int = 0
-    resident_sum: int = 0  # over batches
+    resident_sum: int = 0
 
     @property
     def misses(self) -> int:
         return sum(self.lookups) - sum(self.hits)
 
 
-def batches(trace: RoutingTrace) -> Batches:
-    """The layer calls of a trace; TraceError where it has none or no sizes.
-
-    A call ends where the layer or the phase changes, and in decode where the step does.
-    """
-    kept = trace.expert >= 0
-    layer, expert = trace.layer[kept].astype(np.int64), trace.expert[kept].astype(np.int64)
-    phase, step = trace.phase[kept], trace.step[kept]
-    if not len(layer):
-        raise TraceError("the trace is empty", expected="one assignment or more", found=0)
-    if not all(size > 0 for size in trace.expert_bytes):
-        raise TraceError(
-            "the trace does not say how large experts are",
-            expected="expert_bytes of every layer",
-            found=list(trace.expert_bytes)[:4],
-            hint="give --expert-bytes when it is imported",
-        )
-    changed = call_ends(layer, phase, step)
-    call = np.concatenate([[0], np.cumsum(changed)])
-    keys = layer * trace.num_experts + expert
-    first = _first_in_call(call, keys)
-    counts = np.bincount(call[first], minlength=call[-1] + 1)
-    begins = np.concatenate([[0], np.flatnonzero(changed) + 1])
-    return Batches(
-        keys=keys[first],
-        starts=np.concatenate([[0], np.cumsum(counts)]),
-        decode=phase[begins] == DECODE,
-        key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
-        num_experts=trace.num_experts,
-    )
-
-
-def call_ends(
-    layer: NDArray[np.integer], phase: NDArray[np.uint8], step: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """[N-1] bool, whether a layer call ends between an assignment and the next."""
-    changed = (np.diff(layer) != 0) | (np.diff(phase) != 0)
-    ended: NDArray[np.bool_] = changed | ((phase[1:] == DECODE) & (np.diff(step) != 0))
-    return ended
-
-
-def _first_in_call(call: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions at which a call uses a key for the first time, in order."""
-    combined = call * (int(keys.max()) + 1) + keys
-    return np.sort(np.unique(combined, return_index=True)[1])
-
-
 def replay(
-    trace: RoutingTrace | Batches, policies: Sequence[str], budgets_bytes: Sequence[int]
+    trace: RoutingTrace | Batches,
+    policies: Sequence[str],
+    budgets: Sequence[int | Budget],
+    rules: Rules = DEMAND,
 ) -> list[Replay]:
     """Every policy at every budget, each with its regret against the optimum.
 
-    policies : names in `POLICIES`, or ``belady`` for the optimum.   budgets_bytes : of the cache.
-    Raises InputError for an unknown policy or a budget under 1, CheckFailed where a policy beats
-    an exact optimum or holds more than it may: that would be a fault of this code.
+    policies : names in `POLICIES`, or ``belady`` for the optimum.   budgets : numbers are bytes.
+    Raises InputError for an unknown policy, a budget under 1, pins that fill the budget;
+    CheckFailed where a policy beats an exact optimum or holds more than it may: that would be a
+    fault of this code.
     """
     calls = trace if isinstance(trace, Batches) else batches(trace)
     for name in policies:
         if name not in (*POLICIES, OPTIMUM):
             make_policy(name)  # raises, with the known ones
-    exact = bool((calls.key_bytes == calls.key_bytes[0]).all())
-    largest = calls.largest_bytes
     results = []
-    for budget in budgets_bytes:
-        if budget < 1:
-            raise InputError("a budget must be positive", expected="1 byte or more", found=budget)
-        best = _run(calls, OPTIMUM, budget)
-        for name in policies:
-            counts = best if name == OPTIMUM else _run(calls, name, budget)
-            _check(name, counts, best, exact, max(budget, largest))
-            results.append(_result(name, budget, counts, best, exact, len(calls)))
+    for given in budgets:
+        budget = given if isinstance(given, Budget) else Budget(given)
+        check_rules(calls, budget, rules)
+        results += _at_budget(calls, policies, budget, rules)
     return results
 
 
-@dataclass(frozen=True)
-class Step:
-    """One batch of a replay.
+def _at_budget(
+    calls: Batches, policies: Sequence[str], budget: Budget, rules: Rules
+) -> list[Replay]:
+    demand = replace(rules, predictor="", depth=0)
+    exact = budget.in_slots or budget.per_layer or calls.equal_sizes
+    best = run(calls, OPTIMUM, budget, demand) if exact or OPTIMUM in policies else None
+    least = best.misses if exact and best else _bound(calls, budget, demand)
+    most = most_bytes(calls, budget, rules)
+    results = []
+    for name in policies:
+        counts = best if name == OPTIMUM and best else run(calls, name, budget, rules)
+        _check(name, counts, least, most)
+        results.append(_result(name, budget, counts, least, exact, len(calls)))
+    return results
 
-    used : its keys.   missed : those of them that were not resident.   decode : its phase.
-    held_bytes : resident after its eviction.
-    """
 
-    used: list[int]
-    missed: list[int]
-    decode: bool
-    held_bytes: int
+def _bound(calls: Batches, budget: Budget, demand: Rules) -> int:
+    """No policy misses less often; pins and reading ahead only take choices away."""
+    small = run(shrunk(calls), OPTIMUM, budget, replace(demand, pinned=frozenset()))
+    return max(small.misses, area_misses(calls, budget.amount, demand.bypass))
 
 
-def steps(calls: Batches, policy: Policy, budget_bytes: int) -> Iterator[Step]:
-    """Replay batch after batch."""
+def pools(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> list[Pool]:
+    """The cache as `loop.steps` takes it."""
+    weights = budget.weights(calls)
+    rooms = budget.rooms(calls)
+    return [
+        Pool(_policy(calls, name, layer, budget), weights, room, rules.pinned, rules.bypass)
+        for layer, room in enumerate(rooms)
+    ]
+
+
+def run(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Counts:
+    """Replay once by name: compiled where that is worth its while, with the same counts."""
+    simple = rules == DEMAND and not budget.per_layer and (not budget.in_slots or calls.equal_sizes)
+    if simple and name in ("lru", OPTIMUM) and len(calls.keys) >= FAST_FROM and find_spec("numba"):
+        return _compiled(calls, name, budget)
+    return run_plain(calls, name, budget, rules)
+
+
+def run_plain(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Counts:
+    """Replay once by name in the plain loop."""
+    cache = pools(calls, name, budget, rules)
+    ahead = Ahead(make_predictor(rules.predictor), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
-    resident: set[int] = set()
-    held = 0
-    for used, decode in calls.groups():
-        missed = []
-        for key in used:
-            if key in resident:
-                policy.on_hit(key)
-            else:
-                policy.on_insert(key)
-                resident.add(key)
-                missed.append(key)
-                held += sizes[key]
-        held = _evict(policy, resident, set(used), held, budget_bytes, sizes)
-        yield Step(used, missed, decode, held)
-
-
-def run_policy(calls: Batches, policy: Policy, budget_bytes: int) -> _Counts:
-    """Replay once, and count."""
-    sizes = calls.key_bytes.tolist()
-    counts = _Counts([0, 0], [0, 0])
-    for step in steps(calls, policy, budget_bytes):
+    counts = Counts([0, 0], [0, 0])
+    for step in steps(calls, cache, ahead):
         counts.lookups[step.decode] += len(step.used)
         counts.hits[step.decode] += len(step.used) - len(step.missed)
-        counts.bytes_read += sum(sizes[key] for key in step.missed)
+        counts.pin_hits += len(step.pinned)
+        counts.prefetch_hits += len(step.found_ahead)
+        counts.prefetched += len(step.read_ahead)
+        counts.prefetched_bytes += sum(sizes[key] for key in step.read_ahead)
+        counts.bytes_read += sum(sizes[key] for key in step.missed + step.read_ahead)
         counts.peak = max(counts.peak, step.held_bytes)
         counts.resident_sum += step.held_bytes
     return counts
 
 
-def _run(calls: Batches, name: str, budget: int) -> _Counts:
-    """Replay once by name: compiled where that is worth its while, with the same counts."""
-    compiled = name in ("lru", OPTIMUM) and len(calls.keys) >= FAST_FROM
-    if not compiled or find_spec("numba") is None:
-        policy = Optimum(calls.keys) if name == OPTIMUM else make_policy(name)
-        return run_policy(calls, policy, budget)
+def _policy(calls: Batches, name: str, layer: int, budget: Budget) -> Policy:
+    if name != OPTIMUM:
+        return make_policy(name)
+    return Optimum((calls.of_layer(layer) if budget.per_layer else calls).keys)
+
+
+def _compiled(calls: Batches, name: str, budget: Budget) -> Counts:
     from .fast import replay_lru, replay_optimum
 
-    run = replay_optimum if name == OPTIMUM else replay_lru
-    found = run(calls.keys, calls.starts, calls.key_bytes, budget, calls.decode)
-    return _Counts(
+    amount = budget.amount * int(calls.key_bytes[0]) if budget.in_slots else budget.amount
+    replayed = replay_optimum if name == OPTIMUM else replay_lru
+    found = replayed(calls.keys, calls.starts, calls.key_bytes, amount, calls.decode)
+    return Counts(
         hits=list(found.hits),
         lookups=list(found.lookups),
         bytes_read=found.bytes_read,
@@ -247,50 +182,43 @@ def _run(calls: Batches, name: str, budget: int) -> _Counts:
     )
 
 
-def _evict(
-    policy: Policy, resident: set[int], used: set[int], held: int, budget: int, sizes: list[int]
-) -> int:
-    """Evict until the budget holds, or only the batch is left; returns the bytes held."""
-    while held > budget:
-        victim = policy.victim(used)
-        if not isinstance(victim, int):
-            break
-        policy.on_evict(victim)
-        resident.remove(victim)
-        held -= sizes[victim]
-    return held
-
-
-def _check(name: str, counts: _Counts, best: _Counts, exact: bool, most_bytes: int) -> None:
-    """CheckFailed where a policy beats an exact optimum, or holds more than it may."""
-    if exact and counts.misses < best.misses:
+def _check(name: str, counts: Counts, least: int, most: int) -> None:
+    """CheckFailed where a policy reads less than can be, or holds more than it may."""
+    if counts.misses + counts.prefetched < least:
         raise CheckFailed(
             f"{name} beat the optimum",
-            expected=f"{best.misses} misses or more",
-            found=counts.misses,
+            expected=f"{least} experts read or more",
+            found=counts.misses + counts.prefetched,
         )
-    if counts.peak > most_bytes:
+    if counts.peak > most:
         raise CheckFailed(
             f"{name} held more than it may",
-            expected=f"at most {most_bytes:,} bytes",
+            expected=f"at most {most:,} bytes",
             found=f"{counts.peak:,}",
         )
 
 
 def _result(
-    name: str, budget: int, counts: _Counts, best: _Counts, exact: bool, num_batches: int
+    name: str, budget: Budget, counts: Counts, least: int, exact: bool, num_batches: int
 ) -> Replay:
+    lookups, hits = sum(counts.lookups), sum(counts.hits)
     return Replay(
         policy=name,
-        budget_bytes=budget,
-        hit_ratio=_ratio(sum(counts.hits), sum(counts.lookups)),
+        budget_bytes=None if budget.in_slots else budget.amount,
+        slots=budget.amount if budget.in_slots else None,
+        per_layer=budget.per_layer,
+        hit_ratio=_ratio(hits, lookups),
         decode_hit_ratio=_ratio(counts.hits[1], counts.lookups[1]),
         prefill_hit_ratio=_ratio(counts.hits[0], counts.lookups[0]),
+        cache_hit_ratio=_ratio(hits - counts.pin_hits - counts.prefetch_hits, lookups),
+        pin_hit_ratio=_ratio(counts.pin_hits, lookups),
+        prefetch_hit_ratio=_ratio(counts.prefetch_hits, lookups),
         misses=counts.misses,
         bytes_read=counts.bytes_read,
+        prefetched_bytes=counts.prefetched_bytes,
         peak_resident_bytes=counts.peak,
         mean_resident_bytes=counts.resident_sum / num_batches,
-        regret=_ratio(counts.misses - best.misses, best.misses) if best.misses else 0.0,
+        regret=(counts.misses + counts.prefetched) / least - 1.0 if least else 0.0,
         exact=exact,
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import TraceError
 from ..reference.trace import COLUMNS, RoutingTrace
-from .replay import Batches, batches, call_ends
+from .calls import Batches, batches, call_ends
 
 
 def stream_batches(parts: Iterable[RoutingTrace]) -> Batches:

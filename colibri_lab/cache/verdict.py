@@ -12,16 +12,19 @@ import numpy as np
 
 from ..errors import TraceError
 from ..reference.trace import RoutingTrace
-from .catalog import make_policy
-from .cost import Tier, token_times
-from .curves import PinGain, cliff_bytes, pin_gain
-from .prefetch import PREDICTORS, PrefetchResult, score_prefetch
-from .replay import OPTIMUM, Batches, Replay, batches, replay
+from .budget import Rules
+from .calls import Batches, batches
+from .cost import Costs, TokenTimes, token_times
+from .curves import cliff_bytes
+from .held_out import PinGain, pin_gain
+from .predictors import PREDICTORS
+from .prefetch import PrefetchResult, score_prefetch
+from .replay import OPTIMUM, Replay, replay
 
 ONLINE = ("lru", "lfu", "lfu-decay", "s3-fifo", "arc", "clock")
 BOUND_BY_SET = 0.5  # even the optimum hits less: the working set is too large
-WORTH_POINTS = 0.02  # a change of hit ratio that is worth a change of code
-POLICY_POINTS = 0.10  # the best online policy this far below the optimum: the policy is at fault
+WORTH_POINTS = 0.02  # a change of hit ratio, or of seconds, that is worth a change of code
+POLICY_POINTS = 0.10  # the best online policy this far below the optimum: foresight is worth it
 FEW_TOKENS = 256  # decode tokens under which the verdict is called provisional
 NO_DECODE = "The trace has no decode: there is nothing to say of hits and seconds a token."
 MARKS = {  # in a trace's source -> what it means for the verdict
@@ -32,18 +35,22 @@ MARKS = {  # in a trace's source -> what it means for the verdict
 
 @dataclass(frozen=True)
 class Change:
-    """Something to change, and the modelled seconds a token after it."""
+    """Something to change, and the modelled seconds a token after it: mean, p50 and p99."""
 
     name: str
-    seconds: float
+    mean_s: float
+    p50_s: float
+    p99_s: float
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """sentences : what the replays say.   results : every policy at the budget.
+    """sentences : what the replays say.   labels : of below-the-cliff, working-set-bound,
+    policy-bound, those that hold.   results : every policy at the budget.
     changes : seconds a token as it is, then after each change, the best first."""
 
     sentences: list[str]
+    labels: list[str]
     results: list[Replay]
     changes: list[Change]
 
@@ -52,37 +59,48 @@ class Verdict:
         return " ".join(self.sentences)
 
 
-def verdict(
-    trace: RoutingTrace, budget_bytes: int, tier: Tier, layer_s: float, current: str = "lru"
-) -> Verdict:
-    """Judge a cache of `budget_bytes` under the policy `current`.
-
-    tier : where misses are read from.   layer_s : seconds of a layer with its experts in memory.
-    """
+def verdict(trace: RoutingTrace, budget_bytes: int, costs: Costs, current: str = "lru") -> Verdict:
+    """Judge a cache of `budget_bytes`, all layers together, under the policy `current`."""
     calls = batches(trace)
     if not calls.decode.any():
-        return Verdict([NO_DECODE], replay(calls, [current, OPTIMUM], [budget_bytes]), [])
+        return Verdict([NO_DECODE], [], replay(calls, [current, OPTIMUM], [budget_bytes]), [])
     names = tuple(dict.fromkeys((current, *ONLINE)))
     results = replay(calls, [*names, OPTIMUM], [budget_bytes])
     by_name = {result.policy: result for result in results}
-    pins = _pins(calls, budget_bytes)
-    best_guess = _best_guess(calls, trace.top_k, tier, layer_s)
-    changes = _changes(calls, by_name, budget_bytes, tier, layer_s, current)
+    cliff = cliff_bytes(calls)
+    guess = _best_guess(calls, trace.top_k, budget_bytes, costs, current)
+    changes = _changes(calls, by_name, budget_bytes, costs, current, guess)
     sentences = [
-        _where(calls, by_name, budget_bytes, current),
+        _where(by_name, budget_bytes, current, cliff),
         _fault(by_name, current),
-        _on_pins(pins),
-        _on_prefetch(best_guess, tier),
+        _on_pins(_pins(calls, budget_bytes)),
+        _on_prefetch(guess, changes),
         _first(changes),
         _limits(trace, calls),
     ]
-    return Verdict([sentence for sentence in sentences if sentence], results, changes)
+    labels = _labels(by_name, budget_bytes, current, cliff)
+    return Verdict([sentence for sentence in sentences if sentence], labels, results, changes)
 
 
-def _where(calls: Batches, by_name: dict[str, Replay], budget: int, current: str) -> str:
+def _labels(by_name: dict[str, Replay], budget: int, current: str, cliff: int | None) -> list[str]:
+    optimum, now = by_name[OPTIMUM].decode_hit_ratio, by_name[current].decode_hit_ratio
+    holds = {
+        "below-the-cliff": cliff is None or budget < cliff,
+        "working-set-bound": optimum < BOUND_BY_SET,
+        "policy-bound": _best(by_name).decode_hit_ratio - now >= WORTH_POINTS,
+    }
+    return [label for label, true in holds.items() if true]
+
+
+def _best(by_name: dict[str, Replay]) -> Replay:
+    """The policy without foresight that hits most in decode."""
+    online = (result for name, result in by_name.items() if name != OPTIMUM)
+    return max(online, key=lambda result: result.decode_hit_ratio)
+
+
+def _where(by_name: dict[str, Replay], budget: int, current: str, cliff: int | None) -> str:
     now = by_name[current].decode_hit_ratio
     text = f"With {_mib(budget)}, {current} finds {now:.1%} of the experts of decode in memory."
-    cliff = cliff_bytes(calls)
     if cliff is None:
         return f"{text} LRU never hits, whatever the budget: no expert comes back."
     if budget < cliff:
@@ -94,29 +112,41 @@ def _where(calls: Batches, by_name: dict[str, Replay], budget: int, current: str
 
 
 def _fault(by_name: dict[str, Replay], current: str) -> str:
-    best = max(
-        (r for name, r in by_name.items() if name != OPTIMUM), key=lambda r: r.decode_hit_ratio
-    )
-    optimum, now = by_name[OPTIMUM].decode_hit_ratio, by_name[current].decode_hit_ratio
-    kind = "the exact optimum" if by_name[OPTIMUM].exact else "a clairvoyant heuristic"
-    parts = [f"{kind[0].upper()}{kind[1:]} would find {optimum:.1%}."]
-    if optimum < BOUND_BY_SET:
+    best, optimum = _best(by_name), by_name[OPTIMUM]
+    now = by_name[current].decode_hit_ratio
+    parts = [_on_optimum(optimum)]
+    if optimum.decode_hit_ratio < BOUND_BY_SET:
         parts.append(
             "That is less than half: the working set is too large for this budget, and no policy "
             "can mend it."
         )
-    if optimum - best.decode_hit_ratio >= POLICY_POINTS:
+    short = optimum.decode_hit_ratio - best.decode_hit_ratio
+    if short >= POLICY_POINTS:
         parts.append(
-            f"{100 * (optimum - best.decode_hit_ratio):.0f} points lie between it and the best "
-            f"policy without foresight ({best.policy}, {best.decode_hit_ratio:.1%}): "
-            "better predictions could be worth that much."
+            f"{100 * short:.0f} points lie between it and the best policy without foresight "
+            f"({best.policy}, {best.decode_hit_ratio:.1%}): better predictions could be worth "
+            "that much."
         )
     gain = best.decode_hit_ratio - now
     if gain >= WORTH_POINTS:
-        parts.append(f"Changing {current} for {best.policy} gains {100 * gain:.1f} points.")
+        parts.append(
+            f"The policy is at fault as well: changing {current} for {best.policy} gains "
+            f"{100 * gain:.1f} points."
+        )
     else:
         parts.append(f"No other policy here beats {current} by {100 * WORTH_POINTS:.0f} points.")
     return " ".join(parts)
+
+
+def _on_optimum(optimum: Replay) -> str:
+    found = f"{optimum.decode_hit_ratio:.1%}"
+    if optimum.exact:
+        return f"The exact optimum, which misses least over the whole trace, would find {found}."
+    return (
+        f"With foresight (Belady's rule, no exact optimum where experts differ in size) it would "
+        f"be {found}; no policy at all reads fewer experts than that by more than "
+        f"{optimum.regret / (1 + optimum.regret):.1%}."
+    )
 
 
 def _pins(calls: Batches, budget: int) -> PinGain | None:
@@ -143,53 +173,75 @@ def _on_pins(pins: PinGain | None) -> str:
     return "Pins would not help, not even chosen with hindsight."
 
 
-def _best_guess(calls: Batches, top_k: int, tier: Tier, layer_s: float) -> PrefetchResult:
-    results = [score_prefetch(calls, name, top_k, tier, layer_s) for name in PREDICTORS]
-    return max(results, key=lambda result: np.nan_to_num(result.recall * result.in_time))
+def _best_guess(
+    calls: Batches, top_k: int, budget: int, costs: Costs, current: str
+) -> PrefetchResult:
+    """Of the predictors the one that makes tokens fastest, with top-k guesses a layer."""
+
+    def seconds(name: str) -> float:
+        rules = Rules(predictor=name, depth=top_k)
+        return token_times(calls, current, budget, costs, rules).mean_s
+
+    return score_prefetch(calls, min(PREDICTORS, key=seconds), top_k, budget, costs, current)
 
 
-def _on_prefetch(guess: PrefetchResult, tier: Tier) -> str:
-    saved = guess.useful_bytes * np.nan_to_num(guess.in_time) / (tier.gbps * 1e9)
-    wasted = guess.wasted_bytes / (tier.gbps * 1e9)
+def _on_prefetch(guess: PrefetchResult, changes: Sequence[Change]) -> str:
+    now = changes[0].mean_s
+    after = next(each.mean_s for each in changes if each.name == _reading_ahead(guess))
     facts = (
-        f"{guess.predictor} with {guess.depth} guesses a layer is right in {guess.accuracy:.0%}, "
-        f"and {np.nan_to_num(guess.in_time):.0%} of the right ones come in time"
+        f"a token takes {now:.3g} s without and {after:.3g} s with {guess.predictor} and "
+        f"{guess.depth} guesses a layer, {guess.accuracy:.0%} of them right; of what it reads "
+        f"{_share(guess.useful_bytes, guess.wasted_bytes):.0%} is used, and "
+        f"{np.nan_to_num(guess.in_time):.0%} of that in time"
     )
-    if saved > wasted:
-        return f"Prefetching could pay: {facts}."
-    return f"Prefetching would not pay: {facts}; wrong and late guesses read more than they save."
+    if after * (1 + WORTH_POINTS) <= now:
+        return f"Prefetching would pay: {facts}."
+    return f"Prefetching would not pay: {facts}."
+
+
+def _share(part: int, rest: int) -> float:
+    return part / (part + rest) if part + rest else 0.0
+
+
+def _reading_ahead(guess: PrefetchResult) -> str:
+    return f"reading ahead by {guess.predictor}"
 
 
 def _changes(
     calls: Batches,
     by_name: dict[str, Replay],
     budget: int,
-    tier: Tier,
-    layer_s: float,
+    costs: Costs,
     current: str,
+    guess: PrefetchResult,
 ) -> list[Change]:
-    def seconds(name: str, size: int) -> float:
-        return float(token_times(calls, make_policy(name), size, tier, layer_s).seconds.mean())
+    others = {name: result for name, result in by_name.items() if name != current}
+    best = _best(others).policy
+    rules = Rules(predictor=guess.predictor, depth=guess.depth)
+    tried = {
+        f"{best} in place of {current}": token_times(calls, best, budget, costs),
+        f"twice the memory under {current}": token_times(calls, current, 2 * budget, costs),
+        _reading_ahead(guess): token_times(calls, current, budget, costs, rules),
+    }
+    as_it_is = _change(f"{current} as it is", token_times(calls, current, budget, costs))
+    changes = [_change(name, times) for name, times in tried.items()]
+    return [as_it_is, *sorted(changes, key=lambda change: change.mean_s)]
 
-    online = [name for name in by_name if name not in (OPTIMUM, current)]
-    best = max(online, key=lambda name: by_name[name].decode_hit_ratio)
-    tried = [
-        Change(f"{best} in place of {current}", seconds(best, budget)),
-        Change(f"twice the memory under {current}", seconds(current, 2 * budget)),
-    ]
-    as_it_is = Change(f"{current} as it is", seconds(current, budget))
-    return [as_it_is, *sorted(tried, key=lambda change: change.seconds)]
+
+def _change(name: str, times: TokenTimes) -> Change:
+    return Change(name, times.mean_s, times.percentile_s(50), times.percentile_s(99))
 
 
 def _first(changes: Sequence[Change]) -> str:
     now, best = changes[0], changes[1]
-    if now.seconds <= best.seconds * (1 + WORTH_POINTS):
+    if now.mean_s <= best.mean_s * (1 + WORTH_POINTS):
         return (
-            f"A token takes {now.seconds:.3g} s in the cost model, and neither another policy nor "
-            "twice the memory changes that: look at what a miss costs, not at how many there are."
+            f"A token takes {now.mean_s:.3g} s in the cost model, and neither another policy, nor "
+            "twice the memory, nor reading ahead changes that: look at what a miss costs, not at "
+            "how many there are."
         )
     return (
-        f"Change first: {best.name}, {now.seconds:.3g} to {best.seconds:.3g} s a token in the cost "
+        f"Change first: {best.name}, {now.mean_s:.3g} to {best.mean_s:.3g} s a token in the cost "
         "model."
     )
 

@@ -3,73 +3,140 @@
 from __future__ import annotations
 
 import argparse
-import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .output import print_json, print_table
+from .costs import MIB, add_cost_arguments, costs_of, in_words
+from .output import note, print_json, print_table
 from .sweep import whole_numbers, words
 
 if TYPE_CHECKING:
-    from ..cache.replay import Replay
+    from ..cache import Batches, Budget, Replay, Rules
+    from ..cache.cost import Costs
     from ..reference import RoutingTrace
 
-MIB = 1 << 20
+STREAM_FROM = 20_000_000  # assignments of a Parquet file; larger ones are never whole in memory
+JUDGED = 2_000_000  # assignments of such a file that the verdict looks at
 HEADINGS = (
-    "budget MiB", "policy", "hits", "decode hits", "prefill hits", "regret", "read MiB", "peak MiB",
+    "budget", "policy", "hits", "decode hits", "prefill hits", "regret", "read MiB", "peak MiB",
     "mean MiB",
 )  # fmt: skip
+APART = ("by cache", "by pin", "ahead")
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", type=words, default=("lru", "lfu", "belady"), metavar="A,B,…")
     parser.add_argument("--budget-mib", type=whole_numbers, metavar="N,M,…")
     parser.add_argument("--slots", type=whole_numbers, metavar="N,M,…", help="experts, all layers")
-    parser.add_argument("--read-gbps", type=float, default=2.0, help="of the verdict's cost model")
-    parser.add_argument("--latency-us", type=float, default=100.0, help="of a read")
-    parser.add_argument("--concurrency", type=int, default=4, help="reads at once")
-    parser.add_argument("--layer-ms", type=float, default=2.0, help="a layer, experts in memory")
+    parser.add_argument("--per-layer", action="store_true", help="split the budget evenly")
+    parser.add_argument("--per-token", action="store_true", help="each token asks for itself")
+    parser.add_argument("--bypass", action="store_true", help="what was used need not stay")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="the best K a token")
+    text = "the busiest N of the first half stay; scored on the second half"
+    parser.add_argument("--pins", type=int, default=0, metavar="N", help=text)
+    text = "read guesses ahead: frequency, last-token, markov, look-ahead"
+    parser.add_argument("--prefetch", default="", metavar="NAME", help=text)
+    parser.add_argument("--depth", type=int, default=0, metavar="N", help="guesses; default top-k")
+    add_cost_arguments(parser)
+
+
+def is_long(path: Path) -> bool:
+    """Whether a file is a Parquet trace too long to be read whole."""
+    from ..traces.parquet import count_rows
+
+    rows = count_rows(path)
+    return rows is not None and rows >= STREAM_FROM
+
+
+def run_long(options: argparse.Namespace) -> None:
+    """Replay a trace that is read in parts; the verdict looks at its beginning."""
+    from ..cache.stream import stream_batches
+    from ..traces.parquet import read_parts
+
+    first = next(read_parts(options.file, JUDGED))
+    if options.top_k or options.per_token:
+        raise InputError(
+            "the trace is too long for this",
+            expected=f"under {STREAM_FROM:,} assignments for --top-k and --per-token",
+            found=str(options.file),
+        )
+    first = replace(first, source=f"{first.source} (its first {len(first):,} assignments)".strip())
+    note(f"replaying {options.file} in parts; the verdict is of its first {len(first):,} rows")
+    _run(stream_batches(read_parts(options.file)), first, options)
 
 
 def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     """Replay, and judge the first policy at each budget."""
-    from ..cache.replay import OPTIMUM, replay
+    from ..cache import batches
+
+    chosen = trace.best(options.top_k) if options.top_k else trace
+    _run(batches(chosen, per_token=options.per_token), chosen, options)
+
+
+def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace) -> None:
+    from ..cache import replay
 
     if not options.policy:
         raise InputError("a replay needs policies", expected="--policy A,B")
-    if not 0 <= options.layer_ms < math.inf:
-        raise InputError(
-            "layer_ms is out of range", expected="0 or more", found=str(options.layer_ms)
-        )
-    budgets = budgets_of(trace, options)
-    results = replay(trace, options.policy, budgets)
-    current = next((name for name in options.policy if name != OPTIMUM), "lru")
-    text = "\n\n".join(_verdict(trace, budget, options, current) for budget in budgets)
+    costs, budgets = costs_of(options), budgets_of(options)
+    calls, rules = _rules(calls, trace, options)
+    results = replay(calls, options.policy, budgets, rules)
+    text = "\n\n".join(_judge(trace, budget, options, costs) for budget in budgets)
     if options.json:
         print_json({"results": [asdict(result) for result in results], "verdict": text})
         return
-    print_table(HEADINGS, map(_row, results))
-    print(f"\n{text}")
-    print(
-        f"\nCost model: misses read at {options.read_gbps:g} GB/s with {options.latency_us:g} us "
-        f"of latency, {options.concurrency} at once; {options.layer_ms:g} ms a layer."
-    )
+    apart = bool(rules.pinned or rules.predictor)
+    headings = (*HEADINGS, *APART) if apart else HEADINGS
+    print_table(headings, (_row(result, apart) for result in results))
+    print(f"\n{text}\n\n{in_words(costs)}")
 
 
-def _verdict(trace: RoutingTrace, budget: int, options: argparse.Namespace, current: str) -> str:
-    from ..cache.cost import Tier
+def _rules(
+    calls: Batches, trace: RoutingTrace, options: argparse.Namespace
+) -> tuple[Batches, Rules]:
+    """What is replayed, and how: with pins it is the half that they were not fitted on."""
+    from ..cache import Rules
+    from ..cache.held_out import busiest, halves
+
+    pinned: frozenset[int] = frozenset()
+    if options.pins:
+        first, calls = halves(calls)
+        pinned = busiest(first, options.pins)
+    depth = options.depth or trace.top_k
+    return calls, Rules(pinned, options.bypass, options.prefetch, depth if options.prefetch else 0)
+
+
+def _judge(trace: RoutingTrace, budget: Budget, options: argparse.Namespace, costs: Costs) -> str:
+    from ..cache.replay import OPTIMUM
     from ..cache.verdict import verdict
 
-    tier = Tier(options.read_gbps, options.latency_us / 1e6, options.concurrency)
-    return verdict(trace, budget, tier, options.layer_ms / 1e3, current).text
+    current = next((name for name in options.policy if name != OPTIMUM), "lru")
+    sizes = set(trace.expert_bytes)
+    if budget.in_slots and len(sizes) > 1:
+        return "No verdict: experts differ in size, so it needs --budget-mib."
+    amount = budget.amount * sizes.pop() if budget.in_slots else budget.amount
+    text = verdict(trace, amount, costs, current).text
+    other = options.per_layer or options.per_token or options.bypass
+    return f"Of one cache for all layers, call by call: {text}" if other else text
 
 
-def _row(result: Replay) -> tuple[object, ...]:
+def _row(result: Replay, apart: bool) -> tuple[Any, ...]:
     name = result.policy if result.exact or result.policy != "belady" else "belady (heuristic)"
-    ratios = (result.hit_ratio, result.decode_hit_ratio, result.prefill_hit_ratio, result.regret)
+    regret: object = result.regret if result.exact else f"<= {result.regret:.3f}"
+    ratios = (result.hit_ratio, result.decode_hit_ratio, result.prefill_hit_ratio, regret)
     sizes = (result.bytes_read, result.peak_resident_bytes, result.mean_resident_bytes)
-    return (_mib(result.budget_bytes), name, *ratios, *map(_mib, sizes))
+    parts = (result.cache_hit_ratio, result.pin_hit_ratio, result.prefetch_hit_ratio)
+    row = (_budget(result), name, *ratios, *map(_mib, sizes))
+    return (*row, *parts) if apart else row
+
+
+def _budget(result: Replay) -> str:
+    layers = ", by layer" if result.per_layer else ""
+    if result.budget_bytes is None:
+        return f"{result.slots:,} slots{layers}"
+    return f"{_mib(result.budget_bytes):,} MiB{layers}"
 
 
 def _mib(size: float) -> int | float:
@@ -78,19 +145,14 @@ def _mib(size: float) -> int | float:
     return round(mib) if mib >= 10 else mib
 
 
-def budgets_of(trace: RoutingTrace, options: argparse.Namespace) -> list[int]:
-    """Bytes; InputError where neither or both kinds of budget are given."""
+def budgets_of(options: argparse.Namespace) -> list[Budget]:
+    """InputError where neither or both kinds of budget are given."""
+    from ..cache import Budget
+
     if bool(options.budget_mib) == bool(options.slots):
         raise InputError(
             "a replay needs budgets", expected="--budget-mib N,M or --slots N,M, one of them"
         )
     if options.budget_mib:
-        return [value * MIB for value in options.budget_mib]
-    sizes = set(trace.expert_bytes)
-    if len(sizes) > 1:
-        raise InputError(
-            "experts differ in size, so slots are no budget",
-            expected="--budget-mib",
-            found=f"{len(sizes)} sizes",
-        )
-    return [value * trace.expert_bytes[0] for value in options.slots]
+        return [Budget(n * MIB, per_layer=options.per_layer) for n in options.budget_mib]
+    return [Budget(n, in_slots=True, per_layer=options.per_layer) for n in options.slots]

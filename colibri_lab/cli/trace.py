@@ -1,6 +1,7 @@
 """Routing traces: import those of other engines, describe them, replay them against cache policies.
 
-``replay`` holds every policy against the exact optimum for the same budget (belady)."""
+``replay`` holds every policy against the exact optimum for the same budget (belady); ``place``
+says how unevenly the experts load several devices."""
 
 from __future__ import annotations
 
@@ -10,16 +11,19 @@ from typing import Any
 
 from .making import add_make_arguments, add_record_arguments, run_make, run_record
 from .output import note, print_json, print_table
-from .replaying import add_replay_arguments, run_replay
+from .placing import add_place_arguments, run_place
+from .replaying import add_replay_arguments, is_long, run_long, run_replay
 
 EXAMPLE = """Examples:
   colibri-lab trace import gptoss.route.csv -o gptoss.parquet
   colibri-lab trace import routes.jsonl --expert-bytes 9437184 --num-experts 128 -o own.parquet
   colibri-lab trace stats gptoss.parquet
-  colibri-lab trace replay gptoss.parquet --policy lru,lfu,belady --budget-mib 500,1000,3000"""
+  colibri-lab trace replay gptoss.parquet --policy lru,lfu,belady --budget-mib 500,1000,3000
+  colibri-lab trace place gptoss.parquet --devices 4,8 --copies 16"""
 
 
 OWN = {"record": run_record, "make": run_make}
+SIZES = {"expert-bytes": "of one expert, as stored", "num-experts": "a layer"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_replay_arguments(replay)
     add_record_arguments(actions.add_parser("record", help="the routing while a model reads texts"))
     add_make_arguments(actions.add_parser("make", help="a synthetic trace, marked so"))
-    for action in (read, stats, replay):
+    place = actions.add_parser("place", help="experts over devices: imbalance and traffic")
+    add_place_arguments(place)
+    for action in (read, stats, replay, place):
         action.add_argument("file", type=Path)
         action.add_argument("--format", default="auto", metavar="NAME", help="default: by content")
-        for name, what in (
-            ("expert-bytes", "of one expert, as stored"),
-            ("num-experts", "a layer"),
-        ):
+        for name, what in SIZES.items():
             text = f"{what}; where the file does not say"
             action.add_argument(f"--{name}", type=int, default=0, metavar="N", help=text)
         action.add_argument("--json", action="store_true", help="one JSON document")
@@ -46,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.action in OWN:
         OWN[options.action](options)
+        return
+    if options.action == "replay" and is_long(options.file):
+        run_long(options)
         return
     from ..traces.importers import import_any, import_trace
 
@@ -57,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
         expert_bytes=options.expert_bytes,
         num_experts=options.num_experts,
     )
-    {"import": _import, "stats": _stats, "replay": run_replay}[options.action](trace, options)
+    actions = {"import": _import, "stats": _stats, "replay": run_replay, "place": run_place}
+    actions[options.action](trace, options)
 
 
 def _import(trace: Any, options: argparse.Namespace) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..cache.optimum import Optimum
-from ..cache.replay import Batches, run_policy
+from ..cache import Batches, Budget
+from ..cache.replay import OPTIMUM, run_plain
 from ..errors import CheckFailed, DeviceUnavailable, InputError
 
 NAMES = ("replay-lru", "replay-optimum", "replay-lru-curve")
@@ -107,7 +107,7 @@ def _peers(calls: Batches, slots: int, folder: Path) -> dict[str, dict[str, Repl
     keys = calls.keys.tolist()
     lru: dict[str, Replays] = {"OrderedDict": lambda: ordered_dict_misses(keys, slots)}
     optimum: dict[str, Replays] = {
-        "plain loop": lambda: run_policy(calls, Optimum(calls.keys), slots).misses
+        "plain loop": lambda: run_plain(calls, OPTIMUM, Budget(slots)).misses
     }
     if find_spec("libcachesim") is not None:
         path = folder / "lookups.oracleGeneral"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,19 @@ class RoutingTrace:
         flat = self.layer[kept].astype(np.int64) * self.num_experts + self.expert[kept]
         size = self.num_layers * self.num_experts
         return np.bincount(flat, minlength=size).reshape(self.num_layers, self.num_experts)
+
+    def best(self, top_k: int) -> RoutingTrace:
+        """Each token's `top_k` best experts alone; their weights stay as they are.
+
+        TraceError where the trace does not have as many.
+        """
+        if not 1 <= top_k <= self.top_k:
+            raise TraceError(
+                "top_k is out of range", expected=f"1 to the trace's {self.top_k}", found=top_k
+            )
+        kept = self.slot < top_k
+        columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in COLUMNS}
+        return replace(self, **columns, top_k=top_k)
 
 
 @dataclass

@@ -74,6 +74,21 @@ def read_parts(path: str | Path, rows: int = 1 << 20) -> Iterator[RoutingTrace]:
         raise _unreadable(path, error) from error
 
 
+def count_rows(path: Path) -> int | None:
+    """Assignments of what `write_trace` wrote, from its footer; None for any other file."""
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                return None
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):  # whoever reads it says what is wrong with it
+        return None
+    return footer.num_rows if KEY in (footer.metadata or {}) else None
+
+
 def _unreadable(path: Path, error: Exception) -> TraceError:
     return TraceError(
         "the trace cannot be read",

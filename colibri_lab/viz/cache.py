@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -13,11 +14,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..cache import POLICIES, batches
-from ..cache.cost import Tier
+from ..cache.cost import Costs, Tier
 from ..cache.curves import cliff_bytes, miss_ratio_curves
 from ..cache.replay import OPTIMUM
 from ..cache.verdict import verdict
-from ..errors import ColibriError
+from ..errors import ColibriError, InputError
 from ..reference import RoutingTrace
 from .theme import LIGHT, LINES, MARKERS, Theme, finish, new_figure, themed
 
@@ -63,50 +64,102 @@ def curve_figure(
 def budget_steps(trace: RoutingTrace, count: int = 16) -> list[int]:
     """Even steps from one token's experts to all that the trace uses, in bytes."""
     calls = batches(trace)
-    most = int(calls.key_bytes[np.unique(calls.keys)].sum())
+    most = calls.used_bytes
     least = min(calls.largest_bytes, most)
     return [int(value) for value in np.linspace(least, most, count)]
 
 
-class CachePanel(widgets.VBox):
-    """Choose policies, a budget and what a miss costs; see the curves and the verdict.
+@dataclass
+class _View:
+    """One trace at one top-k, and what was drawn of it so far."""
 
-    trace : any routing trace with expert sizes.
+    trace: RoutingTrace
+
+    def __post_init__(self) -> None:
+        self.calls = batches(self.trace)
+        self.budgets = budget_steps(self.trace)
+        self.cliff = cliff_bytes(self.calls)
+        self.curves: dict[str, NDArray[np.float64]] = {}
+
+    def curves_of(self, policies: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        missing = [name for name in policies if name not in self.curves]
+        if missing:
+            self.curves |= miss_ratio_curves(self.calls, missing, self.budgets)
+        return {name: self.curves[name] for name in policies}
+
+
+class CachePanel(widgets.VBox):
+    """Choose a trace, its top-k, policies, a budget and what a miss costs; see curves and verdict.
+
+    traces : name -> any routing trace with expert sizes; or one trace.
     """
 
-    def __init__(self, trace: RoutingTrace) -> None:
-        self._trace, self._calls = trace, batches(trace)
-        self._budgets = budget_steps(trace)
-        self._cliff = cliff_bytes(self._calls)
-        self._curves: dict[str, NDArray[np.float64]] = {}
+    def __init__(self, traces: RoutingTrace | Mapping[str, RoutingTrace]) -> None:
+        named = {"trace": traces} if isinstance(traces, RoutingTrace) else dict(traces)
+        if not named:
+            raise InputError("the panel needs a trace", expected="one or more", found=0)
+        self._traces, self._views = named, dict[tuple[str, int], _View]()
         self._build()
-        for control in (self.policies, self.budget, self.read_gbps, self.layer_ms):
+        for control in (self.trace, self.top_k):
+            control.observe(lambda _: self._choose(), names="value")
+        for control in (self.policies, self.budget, *self._costs):
             control.observe(lambda _: self.refresh(), names="value")
-        sliders = widgets.VBox([self.budget, self.read_gbps, self.layer_ms])
+        sliders = widgets.VBox([self.trace, self.top_k, self.budget, *self._costs])
         super().__init__([widgets.HBox([self.policies, sliders]), self.picture, self.words])
-        self.refresh()
+        self._choose()
 
     def _build(self) -> None:
+        self.trace = widgets.Dropdown(options=list(self._traces), description="trace")
+        self.top_k = widgets.IntSlider(
+            value=1, min=1, max=1, description="top-k", continuous_update=False
+        )
         names = [OPTIMUM, *POLICIES]
         self.policies = widgets.SelectMultiple(
-            options=names, value=(OPTIMUM, "lru", "lfu"), description="policies", rows=7
+            options=names, value=(OPTIMUM, "lru", "lfu"), description="policies", rows=9
         )
-        labels = [(f"{size / MIB:,.1f} MiB", size) for size in self._budgets]
         self.budget = widgets.SelectionSlider(
-            options=labels, value=self._budgets[len(self._budgets) // 3], description="budget",
-            continuous_update=False,
-        )  # fmt: skip
-        self.read_gbps = widgets.FloatLogSlider(
-            value=2.0, base=10, min=-1, max=2, description="read GB/s", continuous_update=False
+            options=[("all", 0)], description="budget", continuous_update=False
         )
-        self.layer_ms = widgets.FloatLogSlider(
-            value=2.0, base=10, min=-2, max=2, description="layer ms", continuous_update=False
-        )
+        self.read_gbps = _log_slider("read GB/s", 2.0, -1, 2)
+        self.latency_us = _log_slider("latency us", 100.0, 0, 4)
+        self.layer_ms = _log_slider("layer ms", 2.0, -2, 2)
+        self._costs = (self.read_gbps, self.latency_us, self.layer_ms)
         self.picture = widgets.Image(format="png", layout={"max_width": "760px"})
         self.words = widgets.HTML()
+        self._choosing = False
+
+    def _choose(self) -> None:
+        """Another trace or top-k: its budgets, then all that follows from it."""
+        if self._choosing:
+            return
+        self._choosing = True  # each control that is set here would start a drawing of its own
+        try:
+            most = self._traces[self.trace.value].top_k
+            if self.top_k.max != most:
+                self.top_k.max = most
+                self.top_k.value = most
+            view = self._view()
+            place = self.budget.index or 0
+            chosen = (
+                place if len(self.budget.options) == len(view.budgets) else len(view.budgets) // 3
+            )
+            labels = [(f"{size / MIB:,.1f} MiB", size) for size in view.budgets]
+            self.budget.options = labels
+            self.budget.index = chosen
+        finally:
+            self._choosing = False
+        self.refresh()
+
+    def _view(self) -> _View:
+        key = (self.trace.value, self.top_k.value)
+        if key not in self._views:
+            self._views[key] = _View(self._traces[key[0]].best(key[1]))
+        return self._views[key]
 
     def refresh(self) -> None:
         """Draw and judge what is chosen."""
+        if self._choosing:
+            return
         try:
             self._draw()
             self.words.value = f"<p style='max-width:46rem'>{escape(self._judge())}</p>"
@@ -114,14 +167,11 @@ class CachePanel(widgets.VBox):
             self.words.value = f"<pre>{escape(str(error))}</pre>"
 
     def _draw(self) -> None:
-        chosen = list(self.policies.value)
-        missing = [name for name in chosen if name not in self._curves]
-        if missing:
-            self._curves |= miss_ratio_curves(self._calls, missing, self._budgets)
-        note = self._trace.source if "synthetic" in self._trace.source else ""
+        view = self._view()
+        source = view.trace.source
         figure = curve_figure(
-            {name: self._curves[name] for name in chosen}, self._budgets,
-            cliff=self._cliff, budget=self.budget.value, note=note,
+            view.curves_of(self.policies.value), view.budgets, cliff=view.cliff,
+            budget=self.budget.value, note=source if "synthetic" in source else "",
         )  # fmt: skip
         buffer = io.BytesIO()
         with themed(LIGHT):
@@ -130,10 +180,15 @@ class CachePanel(widgets.VBox):
 
     def _judge(self) -> str:
         current = next((name for name in self.policies.value if name != OPTIMUM), "lru")
-        tier = Tier(gbps=self.read_gbps.value, latency_s=1e-4, concurrency=4)
-        return verdict(
-            self._trace, self.budget.value, tier, self.layer_ms.value / 1e3, current
-        ).text
+        tier = Tier(self.read_gbps.value, self.latency_us.value / 1e6, concurrency=4)
+        costs = Costs(tier, self.layer_ms.value / 1e3)
+        return verdict(self._view().trace, self.budget.value, costs, current).text
+
+
+def _log_slider(name: str, value: float, low: float, high: float) -> widgets.FloatLogSlider:
+    return widgets.FloatLogSlider(
+        value=value, base=10, min=low, max=high, description=name, continuous_update=False
+    )
 
 
 def results_frame(results: Sequence[Any]) -> Any:

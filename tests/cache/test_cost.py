@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from colibri_lab.cache import make_policy
-from colibri_lab.cache.cost import Tier, token_times
-from colibri_lab.cache.replay import Batches
+from colibri_lab.cache import Batches, Rules
+from colibri_lab.cache.cost import Costs, Tier, token_times
 from colibri_lab.errors import InputError, TraceError
 
 GB = 10**9
@@ -31,7 +30,7 @@ def test_latencies_overlap_and_bytes_share_the_bandwidth():
 
 def test_tokens_by_hand():
     calls = two_layers([[0], [4], [0], [5], [1], [5]])  # three tokens
-    times = token_times(calls, make_policy("lru"), 8 * GB, Tier(gbps=1.0), layer_s=0.25)
+    times = token_times(calls, "lru", 8 * GB, Costs(Tier(gbps=1.0), layer_s=0.25))
     assert times.loading_s == pytest.approx([2.0, 1.0, 1.0])
     assert times.seconds == pytest.approx([2.5, 1.5, 1.5])
     assert times.tokens_per_s == pytest.approx(3 / 5.5)
@@ -40,20 +39,20 @@ def test_tokens_by_hand():
 
 def test_without_room_every_token_waits():
     calls = two_layers([[0], [4], [0], [4]])
-    times = token_times(calls, make_policy("lru"), GB, Tier(gbps=1.0), layer_s=0.0)
+    times = token_times(calls, "lru", GB, Costs(Tier(gbps=1.0), layer_s=0.0))
     assert times.seconds == pytest.approx([2.0, 2.0])
 
 
 def test_prefill_fills_the_cache_and_is_not_timed():
     calls = two_layers([[0], [4], [0], [4]])
     calls.decode[:2] = False
-    times = token_times(calls, make_policy("lru"), 8 * GB, Tier(gbps=1.0), layer_s=0.5)
+    times = token_times(calls, "lru", 8 * GB, Costs(Tier(gbps=1.0), layer_s=0.5))
     assert times.seconds == pytest.approx([1.0])
 
 
 def test_no_decode():
     with pytest.raises(TraceError, match="no decode"):
-        token_times(two_layers([[0]], decode=False), make_policy("lru"), GB, Tier(1.0), 0.0)
+        token_times(two_layers([[0]], decode=False), "lru", GB, Costs(Tier(1.0), 0.0))
 
 
 @pytest.mark.parametrize(
@@ -62,3 +61,41 @@ def test_no_decode():
 def test_bad_tier(options):
     with pytest.raises(InputError, match="makes no sense"):
         Tier(**options)
+
+
+def test_host_memory_before_a_disk():
+    # Expert 0 misses a device of one expert each time; host memory of one holds what was last.
+    calls = two_layers([[0], [4], [0], [4]])
+    tiers = {"tier": Tier(gbps=2.0), "disk": Tier(gbps=1.0)}
+    small = token_times(calls, "lru", GB, Costs(**tiers, layer_s=0.0, host_bytes=GB))
+    assert small.loading_s == pytest.approx([3.0, 3.0])  # a second from disk, half over the bus
+    large = token_times(calls, "lru", GB, Costs(**tiers, layer_s=0.0, host_bytes=2 * GB))
+    assert large.loading_s == pytest.approx([3.0, 1.0])
+
+
+def test_the_cpu_takes_what_makes_the_rest_soonest():
+    costs = Costs(Tier(gbps=1.0), layer_s=0.0, cpu_gbps=0.5)
+    assert costs.shared_s([]) == (0.0, 0)
+    assert costs.shared_s([GB]) == (1.0, 0)
+    assert costs.shared_s([GB, GB, GB]) == (2.0, 1)  # two seconds each: one there, two here
+    times = token_times(two_layers([[0, 1, 2], [4]]), "lru", 8 * GB, costs)
+    assert times.seconds == pytest.approx([3.0])
+    assert times.absorbed == pytest.approx(1 / 4)
+
+
+def test_reading_ahead_takes_the_time_of_a_layer():
+    calls = two_layers([[0], [4]] * 3)
+    rules = Rules(predictor="last-token", depth=1)
+    costs = Costs(Tier(gbps=1.0), layer_s=0.25)
+    times = token_times(calls, "lru", GB, costs, rules)
+    # The first token misses twice; later ones wait three quarters of a second a layer.
+    assert times.loading_s == pytest.approx([2.0, 1.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    "options", [{"layer_s": -1.0}, {"layer_s": 0.0, "cpu_gbps": -1.0},
+                {"layer_s": 0.0, "disk": Tier(1.0)}, {"layer_s": float("nan")}],
+)  # fmt: skip
+def test_bad_costs(options):
+    with pytest.raises(InputError, match=r"make no sense|needs its size"):
+        Costs(Tier(1.0), **options)

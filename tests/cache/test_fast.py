@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba")
 
-from colibri_lab.cache import fast
-from colibri_lab.cache.optimum import Optimum
-from colibri_lab.cache.policies import LRU
-from colibri_lab.cache.replay import Batches, batches, replay, run_policy
+from colibri_lab.cache import Batches, Budget, batches, fast, replay
+from colibri_lab.cache.replay import run_plain
 from colibri_lab.cache.stream import stream_batches
 from colibri_lab.errors import InputError, TraceError
 from colibri_lab.traces import parquet
@@ -70,7 +68,7 @@ def random_calls(num_keys, num_batches, largest, seed=0):
 def test_lru_counts_what_the_plain_loop_counts(case):
     calls, budget = case
     found = fast.replay_lru(calls.keys, calls.starts, calls.key_bytes, budget, calls.decode)
-    assert found[:5] == counted(run_policy(calls, LRU(), budget))
+    assert found[:5] == counted(run_plain(calls, "lru", Budget(budget)))
 
 
 @settings(max_examples=600)
@@ -78,20 +76,18 @@ def test_lru_counts_what_the_plain_loop_counts(case):
 def test_the_optimum_counts_what_the_plain_loop_counts(case):
     calls, budget = case
     found = fast.replay_optimum(calls.keys, calls.starts, calls.key_bytes, budget, calls.decode)
-    assert found[:5] == counted(run_policy(calls, Optimum(calls.keys), budget))
+    assert found[:5] == counted(run_plain(calls, "belady", Budget(budget)))
 
 
 @pytest.mark.parametrize(
     ("run", "policy"),
-    [(fast.replay_lru, lambda calls: LRU()),
-     (fast.replay_optimum, lambda calls: Optimum(calls.keys))],
-    ids=["lru", "optimum"],
-)  # fmt: skip
+    [(fast.replay_lru, "lru"), (fast.replay_optimum, "belady")],
+)
 @pytest.mark.parametrize("slots", [3, 40, 130, 200])
 def test_long_replays(run, policy, slots):
     calls = random_calls(num_keys=150, num_batches=4000, largest=9)
     found = run(calls.keys, calls.starts, calls.key_bytes, slots, calls.decode)
-    plain = run_policy(calls, policy(calls), slots)
+    plain = run_plain(calls, policy, Budget(slots))
     assert found[:5] == counted(plain)
     assert found.misses == plain.misses
     assert found.mean_bytes == plain.resident_sum / len(calls)
@@ -128,7 +124,7 @@ def assert_curve(calls):
     for slots in range(int(np.diff(calls.starts).max()), len(curve)):
         assert curve[slots] == fast.replay_lru(calls.keys, calls.starts, ones, slots).misses
         if len(calls) <= 60:
-            assert curve[slots] == run_policy(unit, LRU(), slots).misses
+            assert curve[slots] == run_plain(unit, "lru", Budget(slots)).misses
 
 
 @pytest.mark.parametrize(
@@ -152,13 +148,13 @@ def test_replay_is_the_same_compiled_or_not(monkeypatch):
     plain = replay(calls, ["lru", "lfu", "belady"], [5, 20])
     module = importlib.import_module("colibri_lab.cache.replay")  # the package has a function so
     monkeypatch.setattr(module, "FAST_FROM", 1)
-    monkeypatch.setattr(module, "run_policy", only_lfu)
+    monkeypatch.setattr(module, "run_plain", only_lfu)
     assert replay(calls, ["lru", "lfu", "belady"], [5, 20]) == plain
 
 
-def only_lfu(calls, policy, budget):
-    assert type(policy).__name__ == "LFU"
-    return run_policy(calls, policy, budget)
+def only_lfu(calls, name, budget, rules):
+    assert name == "lfu"
+    return run_plain(calls, name, budget, rules)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10_000])

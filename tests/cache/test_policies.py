@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from colibri_lab.cache import POLICIES, make_policy
 from colibri_lab.cache.adaptive import LFUDecay
-from colibri_lab.cache.pins import PinThree, StaticPins
+from colibri_lab.cache.pins import PinThree
 from colibri_lab.errors import InputError
 
 TINY = [1, 2, 3, 1, 4, 1, 2, 5, 1, 2, 3, 4]
@@ -120,15 +120,6 @@ def test_old_fame_fades_with_decay():
 def test_random_repeats_with_its_seed():
     sequence = [key % 7 for key in range(200)]
     assert run("random", sequence, 3) == run("random", sequence, 3)
-
-
-def test_static_pins_stay_and_the_rest_is_lru():
-    policy = StaticPins({1})
-    for key in (1, 2, 3):
-        policy.on_insert(key)
-    assert policy.victim(()) == 2
-    assert policy.victim({2}) == 3
-    assert policy.victim({2, 3}) == 1  # the budget comes before the pins
 
 
 def test_three_hits_in_a_row_pin():

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colibri_lab.cache import POLICIES, make_policy
-from colibri_lab.cache.optimum import NEVER, Optimum, next_uses
-from colibri_lab.cache.replay import Batches, batches, replay, run_policy, steps
+from colibri_lab.cache import POLICIES, Batches, Budget, batches, replay
+from colibri_lab.cache.loop import steps
+from colibri_lab.cache.optimum import NEVER, next_uses
+from colibri_lab.cache.replay import pools, run_plain
 from colibri_lab.errors import CheckFailed, InputError, TraceError
 from colibri_lab.reference.trace import RoutingTrace
 
@@ -108,7 +109,7 @@ groups_strategy = st.lists(
 @given(groups_strategy, st.integers(1, 5))
 def test_the_optimum_is_exact(groups, slots):
     calls = calls_of(groups)
-    found = run_policy(calls, Optimum(calls.keys), slots)
+    found = run_plain(calls, "belady", Budget(slots))
     assert found.misses == least_misses(tuple(map(tuple, groups)), slots)
 
 
@@ -199,7 +200,8 @@ def test_published_results(name):
 
 
 def test_steps_tell_what_missed():
-    found = list(steps(calls_of([[0, 1], [1, 2], [0]], size=10), make_policy("lru"), 20))
+    calls = calls_of([[0, 1], [1, 2], [0]], size=10)
+    found = list(steps(calls, pools(calls, "lru", Budget(20))))
     assert [step.missed for step in found] == [[0, 1], [2], [0]]
     assert [step.held_bytes for step in found] == [20, 20, 20]
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from colibri_lab.cache.policies import LRU
-from colibri_lab.cache.replay import run_policy
+from colibri_lab.cache import Budget
+from colibri_lab.cache.replay import run_plain
 from colibri_lab.cli import main
 from colibri_lab.errors import CheckFailed
 from colibri_lab.experiments import bench
@@ -82,7 +82,7 @@ def test_a_peer_that_counts_otherwise_is_no_peer(monkeypatch):
 def test_the_ordered_dict_is_lru():
     calls = bench.synthetic_calls(800, 30)
     for slots in (1, 7, 29, 30):
-        plain = run_policy(calls, LRU(), slots)
+        plain = run_plain(calls, "lru", Budget(slots))
         assert bench.ordered_dict_misses(calls.keys.tolist(), slots) == plain.misses
 
 
@@ -96,5 +96,5 @@ def test_libcachesim_reads_what_is_written(tmp_path):
     follows = found["next"] < 50
     assert (found["key"][found["next"][follows]] == found["key"][follows]).all()
     if bench.find_spec("libcachesim") is not None:
-        plain = run_policy(calls, LRU(), 3)
+        plain = run_plain(calls, "lru", Budget(3))
         assert bench.libcachesim_misses("LRU", path, 50, 3) == plain.misses

@@ -1,8 +1,10 @@
 """The cache's figures and panel, through what they draw and say."""
 
 import numpy as np
+import pytest
 
-from colibri_lab.cache.replay import batches, replay
+from colibri_lab.cache import batches, replay
+from colibri_lab.errors import InputError
 from colibri_lab.traces.synthetic import make_trace
 from colibri_lab.viz.cache import CachePanel, budget_steps, curve_figure, results_frame
 
@@ -36,16 +38,34 @@ def test_panel_follows_its_controls():
     before, words = bytes(panel.picture.value), panel.words.value
     assert before.startswith(b"\x89PNG")
     assert "lru finds" in words
-    panel.budget.value = panel._budgets[-1]
+    panel.budget.value = panel.budget.options[-1][1]
     assert panel.words.value != words
     assert bytes(panel.picture.value) != before
     panel.policies.value = ("fifo",)
     assert "fifo finds" in panel.words.value
     assert all(slider.continuous_update is False for slider in
-               (panel.budget, panel.read_gbps, panel.layer_ms))  # fmt: skip
+               (panel.budget, panel.top_k, *panel._costs))  # fmt: skip
 
 
 def test_table_of_replays():
     frame = results_frame(replay(small_trace(), ["lru", "belady"], [4 << 20]))
     assert frame["policy"].tolist() == ["lru", "belady"]
     assert frame["regret"].iloc[1] == 0
+
+
+def test_panel_changes_trace_and_top_k():
+    one = make_trace("uniform", num_tokens=40, **{**SIZES, "top_k": 1})
+    panel = CachePanel({"zipf": small_trace(), "uniform": one})
+    assert panel.top_k.max == panel.top_k.value == 2
+    both = bytes(panel.picture.value)
+    panel.top_k.value = 1
+    assert bytes(panel.picture.value) != both
+    panel.trace.value = "uniform"
+    assert panel.top_k.max == 1
+    assert panel.budget.value in panel._view().budgets
+    assert "finds" in panel.words.value
+
+
+def test_panel_without_traces():
+    with pytest.raises(InputError, match="needs a trace"):
+        CachePanel({})

@@ -1,0 +1,132 @@
+"""The look-ups of a trace: what a cache is asked for, call after call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TraceError
+from ..reference.trace import DECODE, RoutingTrace
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The look-ups of a trace.
+
+    keys : [N] int64, layer * num_experts + expert, a batch's distinct ones in order of first use.
+    starts : [B+1] int64, batch b has keys starts[b] to starts[b+1].
+    decode : [B] bool.   key_bytes : [L * E] int64.   num_experts : E.
+    """
+
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    decode: NDArray[np.bool_]
+    key_bytes: NDArray[np.int64]
+    num_experts: int
+
+    def __len__(self) -> int:
+        return len(self.decode)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.key_bytes) // self.num_experts
+
+    @property
+    def layers(self) -> NDArray[np.int64]:
+        """[B] each batch's layer."""
+        return self.keys[self.starts[:-1]] // self.num_experts
+
+    @property
+    def equal_sizes(self) -> bool:
+        """Whether all experts have as many bytes."""
+        return bool((self.key_bytes == self.key_bytes[0]).all())
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all experts that are used at all."""
+        return int(self.key_bytes[np.unique(self.keys)].sum())
+
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes that the largest batch needs at once."""
+        return int(np.add.reduceat(self.key_bytes[self.keys], self.starts[:-1]).max())
+
+    def part(self, start: int, stop: int) -> Batches:
+        """Batches start to stop alone."""
+        first, last = self.starts[start], self.starts[stop]
+        return replace(
+            self,
+            keys=self.keys[first:last],
+            starts=self.starts[start : stop + 1] - first,
+            decode=self.decode[start:stop],
+        )
+
+    def of_layer(self, layer: int) -> Batches:
+        """The batches of one layer alone, with their keys as they are."""
+        chosen = self.layers == layer
+        lengths = np.diff(self.starts)
+        return replace(
+            self,
+            keys=self.keys[np.repeat(chosen, lengths)],
+            starts=np.concatenate([[0], np.cumsum(lengths[chosen])]),
+            decode=self.decode[chosen],
+        )
+
+    def groups(self) -> Iterator[tuple[list[int], bool]]:
+        """Each batch's keys, and whether it is of decode."""
+        parts = np.split(self.keys, self.starts[1:-1])
+        return zip((part.tolist() for part in parts), self.decode.tolist(), strict=True)
+
+
+def batches(trace: RoutingTrace, *, per_token: bool = False) -> Batches:
+    """The layer calls of a trace; TraceError where it has none or no sizes.
+
+    A call ends where the layer or the phase changes, and in decode where the step does.
+    per_token : every token asks for its own experts, as if it were a call of its own: the demand of
+    an engine that reads a prompt token by token.
+    """
+    kept = trace.expert >= 0
+    layer, expert = trace.layer[kept].astype(np.int64), trace.expert[kept].astype(np.int64)
+    phase, step = trace.phase[kept], trace.step[kept]
+    if not len(layer):
+        raise TraceError("the trace is empty", expected="one assignment or more", found=0)
+    if not all(size > 0 for size in trace.expert_bytes):
+        raise TraceError(
+            "the trace does not say how large experts are",
+            expected="expert_bytes of every layer",
+            found=list(trace.expert_bytes)[:4],
+            hint="give --expert-bytes when it is imported",
+        )
+    changed = call_ends(layer, phase, step)
+    if per_token:
+        changed = changed | (np.diff(step) != 0) | (np.diff(trace.request[kept]) != 0)
+    call = np.concatenate([[0], np.cumsum(changed)])
+    keys = layer * trace.num_experts + expert
+    first = _first_in_call(call, keys)
+    counts = np.bincount(call[first], minlength=call[-1] + 1)
+    begins = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    return Batches(
+        keys=keys[first],
+        starts=np.concatenate([[0], np.cumsum(counts)]),
+        decode=phase[begins] == DECODE,
+        key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
+        num_experts=trace.num_experts,
+    )
+
+
+def call_ends(
+    layer: NDArray[np.integer], phase: NDArray[np.uint8], step: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """[N-1] bool, whether a layer call ends between an assignment and the next."""
+    changed = (np.diff(layer) != 0) | (np.diff(phase) != 0)
+    ended: NDArray[np.bool_] = changed | ((phase[1:] == DECODE) & (np.diff(step) != 0))
+    return ended
+
+
+def _first_in_call(call: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions at which a call uses a key for the first time, in order."""
+    combined = call * (int(keys.max()) + 1) + keys
+    return np.sort(np.unique(combined, return_index=True)[1])

@@ -1,0 +1,47 @@
+"""Replays as a table: the front door to the expert-cache lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ..cache import Budget, Rules, batches
+from ..cache import replay as replay_policies
+from ..errors import InputError
+from ..reference import RoutingTrace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def replay(
+    trace: RoutingTrace,
+    policies: Sequence[str] = ("lru", "belady"),
+    *,
+    budget_bytes: Sequence[int] = (),
+    slots: Sequence[int] = (),
+    per_layer: bool = False,
+    per_token: bool = False,
+    rules: Rules | None = None,
+) -> pd.DataFrame:
+    """Replay a routing trace: a row for each policy and budget, columns as `cache.Replay` has them.
+
+    policies : names in `cache.POLICIES`, or ``belady`` for the exact optimum.
+    budget_bytes, slots : of the expert cache, all layers together; one of them, or both.
+    per_layer : each layer has an even part to itself.   per_token : each token asks for its own
+    experts.   rules : pins, bypass, reading ahead.
+    Raises InputError for an unknown policy or no budget, TraceError for a trace without sizes.
+    """
+    import pandas as pd
+
+    budgets = [Budget(amount, per_layer=per_layer) for amount in budget_bytes]
+    budgets += [Budget(amount, in_slots=True, per_layer=per_layer) for amount in slots]
+    if not budgets or not policies:
+        raise InputError(
+            "a replay needs policies and budgets",
+            expected='policies=["lru"], and budget_bytes=[...] or slots=[...]',
+            found=f"{len(policies)} policies, {len(budgets)} budgets",
+        )
+    calls = batches(trace, per_token=per_token)
+    return pd.DataFrame(map(asdict, replay_policies(calls, policies, budgets, rules or Rules())))
