@@ -5,39 +5,27 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Container, Hashable, Iterable
 
+from .policies import LFU
 
-class LFUDecay:
+
+class LFUDecay(LFU):
     """LFU whose counts are halved every `period` uses, so that old fame fades.
 
     Of keys with equal counts the longest unused goes.
     """
 
     def __init__(self, period: int = 4096) -> None:
-        self._period, self._since = period, 0
-        self._uses: Counter[Hashable] = Counter()
-        self._resident: OrderedDict[Hashable, None] = OrderedDict()
+        super().__init__()
+        self._period = period
+        self._last: dict[Hashable, int] = {}  # key -> when it was used last
 
-    def on_hit(self, key: Hashable) -> None:
-        self._count(key)
-        self._resident.move_to_end(key)
-
-    def on_insert(self, key: Hashable) -> None:
-        self._count(key)
-        self._resident[key] = None
-
-    def on_evict(self, key: Hashable) -> None:
-        del self._resident[key]
-
-    def victim(self, protected: Container[Hashable]) -> Hashable | None:
-        free = (key for key in self._resident if key not in protected)
-        return min(free, key=self._uses.__getitem__, default=None)
-
-    def _count(self, key: Hashable) -> None:
-        self._uses[key] += 1
-        self._since += 1
-        if self._since == self._period:
-            self._since = 0
+    def _use(self, key: Hashable) -> None:
+        super()._use(key)
+        self._last[key] = self._now
+        if self._now % self._period == 0:
             self._uses = Counter({known: uses // 2 for known, uses in self._uses.items()})
+            for resident in list(self._resident):
+                self._resident[resident] = (self._uses[resident], self._last[resident])
 
 
 class LRFU:

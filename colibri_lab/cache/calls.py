@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,8 @@ class Batches:
     keys : [N] int64, layer * num_experts + expert, a batch's distinct ones in order of first use.
     starts : [B+1] int64, batch b has keys starts[b] to starts[b+1].
     decode : [B] bool.   key_bytes : [L * E] int64.   num_experts : E.
+    guesses : [B] the keys that the router named one layer early, the likeliest first; None where
+    the trace has no look-ahead.
     """
 
     keys: NDArray[np.int64]
@@ -26,6 +28,7 @@ class Batches:
     decode: NDArray[np.bool_]
     key_bytes: NDArray[np.int64]
     num_experts: int
+    guesses: Sequence[list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.decode)
@@ -62,6 +65,7 @@ class Batches:
             keys=self.keys[first:last],
             starts=self.starts[start : stop + 1] - first,
             decode=self.decode[start:stop],
+            guesses=None if self.guesses is None else self.guesses[start:stop],
         )
 
     def of_layer(self, layer: int) -> Batches:
@@ -73,6 +77,7 @@ class Batches:
             keys=self.keys[np.repeat(chosen, lengths)],
             starts=np.concatenate([[0], np.cumsum(lengths[chosen])]),
             decode=self.decode[chosen],
+            guesses=None,  # they are for reading ahead of the layer, which one alone has no use for
         )
 
     def groups(self) -> Iterator[tuple[list[int], bool]]:
@@ -114,7 +119,22 @@ def batches(trace: RoutingTrace, *, per_token: bool = False) -> Batches:
         decode=phase[begins] == DECODE,
         key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
         num_experts=trace.num_experts,
+        guesses=None if trace.lookahead is None else _guesses(trace, kept, call),
     )
+
+
+def _guesses(
+    trace: RoutingTrace, kept: NDArray[np.bool_], call: NDArray[np.int64]
+) -> list[list[int]]:
+    """[B] what was guessed of each call: all first choices, then all second ones, each key once."""
+    assert trace.lookahead is not None
+    ahead = trace.lookahead[kept].astype(np.int64)
+    keys = trace.layer[kept].astype(np.int64) * trace.num_experts + ahead
+    order = np.lexsort((np.arange(len(call)), trace.slot[kept], call))
+    order = order[ahead[order] >= 0]
+    ends = np.cumsum(np.bincount(call[order], minlength=int(call[-1]) + 1))
+    parts = np.split(keys[order], ends[:-1])
+    return [list(dict.fromkeys(part.tolist())) for part in parts]
 
 
 def call_ends(

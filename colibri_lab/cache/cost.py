@@ -169,7 +169,7 @@ def token_times(
     """
     room = budget if isinstance(budget, Budget) else Budget(budget)
     check_rules(calls, room, rules)
-    ahead = Ahead(make_predictor(rules.predictor), rules.depth) if rules.predictor else None
+    ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
     clock = _Clock(costs, sizes, Pool(LRU(), sizes, costs.host_bytes))
     last = calls.num_layers

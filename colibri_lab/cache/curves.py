@@ -30,14 +30,14 @@ def miss_ratio_curves(
     Stack policies of equal experts take one pass for all budgets, where numba is installed.
     """
     if not calls.equal_sizes:
-        return {name: _replayed(calls, name, list(map(Budget, budgets_bytes))) for name in policies}
+        return _replayed(calls, policies, list(map(Budget, budgets_bytes)))
     size = int(calls.key_bytes[0])
     slots = [budget // size for budget in budgets_bytes]
     if min(slots) < 1:
         raise InputError(
             "a budget holds no expert", expected=f"{size:,} bytes or more", found=min(budgets_bytes)
         )
-    return {name: _curve(calls, name, slots) for name in policies}
+    return _curves(calls, policies, slots)
 
 
 def layer_curves(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
@@ -45,14 +45,22 @@ def layer_curves(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
     own; nan where a layer has no decode."""
     layers = [calls.of_layer(layer) for layer in range(calls.num_layers)]
     nothing = np.full(len(slots), np.nan)
-    return np.array([_curve(own, policy, slots) if len(own) else nothing for own in layers])
+    return np.array(
+        [_curves(own, [policy], slots)[policy] if len(own) else nothing for own in layers]
+    )
 
 
-def _curve(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
+def _curves(calls: Batches, policies: Sequence[str], slots: Sequence[int]) -> dict[str, Curve]:
     largest = int(np.diff(calls.starts).max())
     worth = len(calls.keys) * len(slots) >= ONE_PASS_FROM and find_spec("numba") is not None
-    if policy not in ONE_PASS or not worth or min(slots) < largest:
-        return _replayed(calls, policy, [Budget(count, in_slots=True) for count in slots])
+    quick = [name for name in policies if name in ONE_PASS and worth and min(slots) >= largest]
+    slow = [name for name in policies if name not in quick]
+    found = {name: _one_pass(calls, name, slots) for name in quick}
+    found |= _replayed(calls, slow, [Budget(count, in_slots=True) for count in slots])
+    return {name: found[name] for name in policies}
+
+
+def _one_pass(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
     from .stack import stack_hits
 
     lookups = int(np.diff(calls.starts)[calls.decode].sum())
@@ -61,8 +69,14 @@ def _curve(calls: Batches, policy: str, slots: Sequence[int]) -> Curve:
     return 1.0 - found / lookups if lookups else np.full(len(slots), np.nan)
 
 
-def _replayed(calls: Batches, policy: str, budgets: Sequence[Budget]) -> Curve:
-    return np.array([1.0 - found.decode_hit_ratio for found in replay(calls, [policy], budgets)])
+def _replayed(
+    calls: Batches, policies: Sequence[str], budgets: Sequence[Budget]
+) -> dict[str, Curve]:
+    results = replay(calls, policies, budgets) if policies else []
+    return {
+        name: np.array([1.0 - each.decode_hit_ratio for each in results if each.policy == name])
+        for name in policies
+    }
 
 
 def cliff_bytes(calls: Batches) -> int | None:

@@ -7,11 +7,12 @@ never depends on the policy, and the exchange argument holds as it stands.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Container, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .ranked import Ranked
 
 NEVER = np.iinfo(np.int64).max
 
@@ -31,8 +32,7 @@ class Optimum:
     def __init__(self, lookups: NDArray[np.int64]) -> None:
         self._next: Sequence[int] = next_uses(lookups).tolist()
         self._position = 0
-        self._due: dict[Hashable, int] = {}  # resident key -> its next use
-        self._latest: list[tuple[int, Hashable]] = []  # (-next use, key); outdated ones are passed
+        self._resident = Ranked()
 
     def on_hit(self, key: Hashable) -> None:
         self._use(key)
@@ -41,24 +41,12 @@ class Optimum:
         self._use(key)
 
     def on_evict(self, key: Hashable) -> None:
-        del self._due[key]
+        del self._resident[key]
 
     def victim(self, protected: Container[Hashable]) -> Hashable | None:
-        passed, found = [], None
-        while self._latest and found is None:
-            entry = heapq.heappop(self._latest)
-            due, key = -entry[0], entry[1]
-            if self._due.get(key) != due:
-                continue  # used again since, or evicted
-            passed.append(entry)
-            if key not in protected:
-                found = key
-        for entry in passed:
-            heapq.heappush(self._latest, entry)
-        return found
+        return self._resident.lowest(protected)
 
     def _use(self, key: Hashable) -> None:
-        due = self._next[self._position]
+        # Of keys that are never used again the least goes first.
+        self._resident[key] = (-self._next[self._position], key)
         self._position += 1
-        self._due[key] = due
-        heapq.heappush(self._latest, (-due, key))

@@ -11,6 +11,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Container, Hashable
 from typing import Protocol
 
+from .ranked import Ranked
+
 
 class Policy(Protocol):
     """What a cache tells its policy, and what it asks."""
@@ -91,22 +93,25 @@ class LFU:
 
     def __init__(self) -> None:
         self._uses: Counter[Hashable] = Counter()
-        self._resident: OrderedDict[Hashable, None] = OrderedDict()  # the longest unused first
+        self._now = 0
+        self._resident = Ranked()
 
     def on_hit(self, key: Hashable) -> None:
-        self._uses[key] += 1
-        self._resident.move_to_end(key)
+        self._use(key)
 
     def on_insert(self, key: Hashable) -> None:
-        self._uses[key] += 1
-        self._resident[key] = None
+        self._use(key)
 
     def on_evict(self, key: Hashable) -> None:
         del self._resident[key]
 
     def victim(self, protected: Container[Hashable]) -> Hashable | None:
-        free = (key for key in self._resident if key not in protected)
-        return min(free, key=self._uses.__getitem__, default=None)
+        return self._resident.lowest(protected)
+
+    def _use(self, key: Hashable) -> None:
+        self._now += 1
+        self._uses[key] += 1
+        self._resident[key] = (self._uses[key], self._now)
 
 
 class Random:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..errors import InputError
+from .calls import Batches
+
+LOOK_AHEAD = "look-ahead"
 
 
 class Predictor(Protocol):
@@ -66,6 +69,19 @@ class Markov:
             self._followers.setdefault((layer, expert), Counter()).update(used)
 
 
+class LookAhead:
+    """What the recorded router named one layer early, call after call."""
+
+    def __init__(self, guesses: Sequence[list[int]]) -> None:
+        self._guesses, self._call = guesses, 0
+
+    def predict(self, layer: int, before: list[int]) -> list[int]:  # noqa: ARG002 - as its kind
+        return self._guesses[self._call]
+
+    def learn(self, layer: int, before: list[int], used: list[int]) -> None:  # noqa: ARG002
+        self._call += 1
+
+
 PREDICTORS: dict[str, Callable[[], Predictor]] = {
     "frequency": Frequency,
     "last-token": LastToken,
@@ -73,10 +89,21 @@ PREDICTORS: dict[str, Callable[[], Predictor]] = {
 }
 
 
-def make_predictor(name: str) -> Predictor:
+def known_predictors(calls: Batches) -> list[str]:
+    """Names of those that can guess these calls."""
+    return [*PREDICTORS, *([] if calls.guesses is None else [LOOK_AHEAD])]
+
+
+def make_predictor(name: str, calls: Batches) -> Predictor:
     """A fresh predictor by name; InputError lists the known ones."""
+    if name == LOOK_AHEAD and calls.guesses is not None:
+        experts = [[key % calls.num_experts for key in keys] for keys in calls.guesses]
+        return LookAhead(experts)
     if name not in PREDICTORS:
         raise InputError(
-            "predictor is not known", expected=f"one of {', '.join(PREDICTORS)}", found=name
+            "predictor is not known",
+            expected=f"one of {', '.join(known_predictors(calls))}",
+            found=name,
+            hint="the trace has no look-ahead" if name == LOOK_AHEAD else None,
         )
     return PREDICTORS[name]()

@@ -46,7 +46,7 @@ def score_prefetch(
     check_rules(calls, room, Rules(predictor=predictor or "none", depth=depth))
     sizes = calls.key_bytes.tolist()
     guessed = right = needed = read = useful = hits = in_time = 0
-    ahead = Ahead(make_predictor(predictor), depth)
+    ahead = Ahead(make_predictor(predictor, calls), depth)
     for step in steps(calls, pools(calls, policy, room), ahead):
         if step.decode:
             guessed += len(step.guessed)

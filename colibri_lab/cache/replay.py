@@ -145,7 +145,7 @@ def run(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Cou
 def run_plain(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Counts:
     """Replay once by name in the plain loop."""
     cache = pools(calls, name, budget, rules)
-    ahead = Ahead(make_predictor(rules.predictor), rules.depth) if rules.predictor else None
+    ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
     counts = Counts([0, 0], [0, 0])
     for step in steps(calls, cache, ahead):

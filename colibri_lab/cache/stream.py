@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import TraceError
-from ..reference.trace import COLUMNS, RoutingTrace
+from ..reference.trace import RoutingTrace
 from .calls import Batches, batches, call_ends
 
 
@@ -22,35 +21,34 @@ def stream_batches(parts: Iterable[RoutingTrace]) -> Batches:
     done: list[Batches] = []
     rest: RoutingTrace | None = None
     for part in parts:
-        kept = _rows(part, part.expert >= 0)
+        kept = part.rows(part.expert >= 0)
         whole = kept if rest is None else _joined(rest, kept)
         ends = np.flatnonzero(call_ends(whole.layer, whole.phase, whole.step))
         cut = int(ends[-1]) + 1 if len(ends) else 0
         if cut:
-            done.append(batches(_rows(whole, slice(cut))))
-        rest = _rows(whole, slice(cut, None))
+            done.append(batches(whole.rows(slice(cut))))
+        # A copy, lest a few rows keep all of their part in memory.
+        rest = whole.rows(slice(cut, None))
     if rest is None:
         raise TraceError("the trace is empty", expected="one assignment or more", found=0)
     return _concatenated([*done, batches(rest)])
 
 
-def _rows(trace: RoutingTrace, index: slice | NDArray[np.bool_]) -> RoutingTrace:
-    # A copy, lest a few rows keep all of their part in memory.
-    return replace(trace, **{name: getattr(trace, name)[index].copy() for name in COLUMNS})
-
-
 def _joined(first: RoutingTrace, second: RoutingTrace) -> RoutingTrace:
+    following = second.columns()
     columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in (first, second)]) for name in COLUMNS
+        name: np.concatenate([column, following[name]]) for name, column in first.columns().items()
     }
     return replace(first, **columns)
 
 
 def _concatenated(parts: list[Batches]) -> Batches:
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
+    guesses = [part.guesses for part in parts if part.guesses is not None]
     return replace(
         parts[0],
         keys=np.concatenate([part.keys for part in parts]),
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         decode=np.concatenate([part.decode for part in parts]),
+        guesses=[each for part in guesses for each in part] if len(guesses) == len(parts) else None,
     )

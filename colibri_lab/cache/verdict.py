@@ -17,7 +17,7 @@ from .calls import Batches, batches
 from .cost import Costs, TokenTimes, token_times
 from .curves import cliff_bytes
 from .held_out import PinGain, pin_gain
-from .predictors import PREDICTORS
+from .predictors import known_predictors
 from .prefetch import PrefetchResult, score_prefetch
 from .replay import OPTIMUM, Replay, replay
 
@@ -182,7 +182,9 @@ def _best_guess(
         rules = Rules(predictor=name, depth=top_k)
         return token_times(calls, current, budget, costs, rules).mean_s
 
-    return score_prefetch(calls, min(PREDICTORS, key=seconds), top_k, budget, costs, current)
+    return score_prefetch(
+        calls, min(known_predictors(calls), key=seconds), top_k, budget, costs, current
+    )
 
 
 def _on_prefetch(guess: PrefetchResult, changes: Sequence[Change]) -> str:

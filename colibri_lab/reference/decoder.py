@@ -14,7 +14,7 @@ from ..config import ModelConfig
 from ..errors import InputError, ShapeError
 from .experts import run_shared, swiglu
 from .kv_cache import KVCache
-from .layer import MoEOutput, moe_layer
+from .layer import MoEOutput, moe_layer, route_layer
 from .norm import rms_norm
 from .sampling import check_sampling, choose_token
 from .trace import DECODE, PREFILL, RoutingTrace, TraceRecorder
@@ -62,6 +62,7 @@ class _Pass:
     batch_size: int
     inputs: list[Array]
     outputs: list[MoEOutput]
+    guess: NDArray[np.int32] | None = None  # [T, K] of this MoE layer, one layer early
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,21 @@ class Decoder:
                 )
             return swiglu(hidden_states, layer.dense)
         routed = self._moe(self.config.moe_layers.index(index), layer.moe, hidden_states, state)
+        if state.recorder is not None and state.recorder.asks_ahead:
+            state.guess = self._look_ahead(index, hidden_states, state.top_k)
         shared = layer.moe.shared
         return routed if shared is None else routed + run_shared(hidden_states, shared)
+
+    def _look_ahead(self, index: int, hidden_states: Array, top_k: int) -> NDArray[np.int32] | None:
+        """[T, K] what the next MoE layer's router makes of this one's input; None for the last.
+
+        Source: Eliseev and Mazur, arXiv:2312.17238, section 3.2.
+        """
+        following = (layer.moe for layer in self.weights.layers[index + 1 :] if layer.moe)
+        weights = next(following, None)
+        if weights is None:
+            return None
+        return route_layer(hidden_states, weights, top_k, self.config.moe.rule).topk_ids
 
     def _moe(
         self, index: int, weights: MoELayerWeights, hidden_states: Array, state: _Pass
@@ -280,4 +294,5 @@ def _record(state: _Pass, layer: int, assigned: CapacityResult) -> None:
             batch_size=state.batch_size,
             start=state.start,
             phase=DECODE if state.start else PREFILL,
+            lookahead=state.guess,
         )

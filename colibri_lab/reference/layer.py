@@ -31,6 +31,20 @@ class MoEOutput:
     expert_load: NDArray[np.int64]
 
 
+def route_layer(
+    hidden_states: Array, weights: MoELayerWeights, top_k: int, rule: RoutingRule
+) -> Routing:
+    """What a layer's own router makes of hidden_states [T, H]."""
+    return route(
+        hidden_states,
+        weights.router,
+        top_k,
+        rule,
+        bias=weights.router_bias,
+        correction=weights.correction,
+    )
+
+
 def moe_layer(
     hidden_states: Array,
     weights: MoELayerWeights,
@@ -43,14 +57,7 @@ def moe_layer(
     hidden_states : [T, H] float.
     Source: Mixtral of Experts, arXiv:2401.04088, section 2.1.
     """
-    routing = route(
-        hidden_states,
-        weights.router,
-        top_k,
-        rule,
-        bias=weights.router_bias,
-        correction=weights.correction,
-    )
+    routing = route_layer(hidden_states, weights, top_k, rule)
     assigned = apply_capacity(
         routing.topk_ids, routing.topk_weights, routing.choice_scores, capacity or Capacity.none()
     )

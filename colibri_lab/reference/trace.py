@@ -21,6 +21,7 @@ COLUMNS = {
     "expert": np.int32,
     "weight": np.float32,
 }
+LOOKAHEAD = "lookahead"  # a column that few traces have
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class RoutingTrace:
     step : int32, the token's position in its sequence.   layer : int32, the MoE layer.
     slot : int32, 0 is the token's best expert.   expert : int32, -1 where dropped.
     weight : float32, what the expert's output is multiplied by.
+    lookahead : int32, the expert that the layer's own router put at this slot one layer early, when
+    it was shown what the layer before saw; -1 where it was not asked. None: not recorded.
     expert_bytes : [L] bytes an expert of each layer has where it is stored.
     """
 
@@ -48,9 +51,10 @@ class RoutingTrace:
     model: str = ""
     source: str = ""
     licence: str = ""
+    lookahead: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        lengths = {name: len(getattr(self, name)) for name in COLUMNS}
+        lengths = {name: len(column) for name, column in self.columns().items()}
         if len(set(lengths.values())) > 1:
             raise TraceError("trace columns differ in length", expected="one length", found=lengths)
         if len(self.expert_bytes) != self.num_layers:
@@ -62,6 +66,16 @@ class RoutingTrace:
 
     def __len__(self) -> int:
         return len(self.expert)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns by name; `lookahead` only where it was recorded."""
+        found: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in COLUMNS}
+        return found if self.lookahead is None else {**found, LOOKAHEAD: self.lookahead}
+
+    def rows(self, index: slice | NDArray[Any]) -> RoutingTrace:
+        """A copy of some rows, in this order."""
+        chosen: dict[str, Any] = {name: col[index].copy() for name, col in self.columns().items()}
+        return replace(self, **chosen)
 
     def expert_load(self) -> NDArray[np.int64]:
         """[L, E] int64, tokens that each expert took; dropped assignments are not counted."""
@@ -79,9 +93,7 @@ class RoutingTrace:
             raise TraceError(
                 "top_k is out of range", expected=f"1 to the trace's {self.top_k}", found=top_k
             )
-        kept = self.slot < top_k
-        columns: dict[str, Any] = {name: getattr(self, name)[kept] for name in COLUMNS}
-        return replace(self, **columns, top_k=top_k)
+        return replace(self.rows(self.slot < top_k), top_k=top_k)
 
 
 @dataclass
@@ -93,6 +105,7 @@ class TraceRecorder:
     expert_bytes: Sequence[int]
     model: str = ""
     source: str = ""
+    asks_ahead: bool = False  # whether the next layer's router is to be shown this layer's input
     _parts: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _top_k: int = 0
 
@@ -106,10 +119,12 @@ class TraceRecorder:
         start: int,
         phase: int,
         first_request: int = 0,
+        lookahead: NDArray[np.int32] | None = None,
     ) -> None:
         """Record one layer call over `batch_size` sequences of equal length.
 
         topk_ids, topk_weights : [T, K], sequence after sequence.   start : the first position.
+        lookahead : [T, K], as the trace has it.
         """
         num_tokens, top_k = topk_ids.shape
         self._top_k = max(self._top_k, top_k)
@@ -124,16 +139,18 @@ class TraceRecorder:
                 "slot": slot,
                 "expert": topk_ids.ravel(),
                 "weight": topk_weights.ravel(),
+                LOOKAHEAD: np.full(topk_ids.size, -1) if lookahead is None else lookahead.ravel(),
             }
         )
 
     def trace(self) -> RoutingTrace:
         """Everything recorded so far."""
+        wanted = {**COLUMNS, LOOKAHEAD: np.int32} if self.asks_ahead else COLUMNS
         columns: dict[str, Any] = {
             name: np.concatenate([np.asarray(part[name], dtype) for part in self._parts])
             if self._parts
             else np.zeros(0, dtype)
-            for name, dtype in COLUMNS.items()
+            for name, dtype in wanted.items()
         }
         return RoutingTrace(
             **columns,

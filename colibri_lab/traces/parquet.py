@@ -11,7 +11,7 @@ import numpy as np
 
 from ..atomic import atomic_writer
 from ..errors import DeviceUnavailable, TraceError
-from ..reference.trace import COLUMNS, RoutingTrace
+from ..reference.trace import COLUMNS, LOOKAHEAD, RoutingTrace
 
 KEY = b"colibri_lab.trace"
 VERSION = 1
@@ -28,7 +28,8 @@ def write_trace(trace: RoutingTrace, path: str | Path) -> None:
     pa = pyarrow()
     import pyarrow.parquet as pq
 
-    columns: dict[str, Any] = {name: getattr(trace, name) for name in COLUMNS if name != "phase"}
+    columns: dict[str, Any] = {**trace.columns()}
+    del columns["phase"]
     phase = pa.DictionaryArray.from_arrays(trace.phase.astype(np.int8), list(PHASES))
     header = {"version": VERSION, **{name: getattr(trace, name) for name in HEADER}}
     table = pa.table({"phase": phase, **columns})
@@ -167,7 +168,8 @@ def _columns(table: Any, path: Path) -> dict[str, Any]:
             found=f"none named {', '.join(missing)}",
         )  # fmt: skip
     columns = {}
-    for name, dtype in COLUMNS.items():
+    ahead = {LOOKAHEAD: np.int32} if LOOKAHEAD in table.column_names else {}
+    for name, dtype in {**COLUMNS, **ahead}.items():
         column = table.column(name)
         if column.null_count:
             raise TraceError(
@@ -199,9 +201,12 @@ def _phases(column: Any) -> Any:
 
 def _check(trace: RoutingTrace, path: Path) -> None:
     limits = {"layer": (0, trace.num_layers), "expert": (-1, trace.num_experts),
-              "slot": (0, trace.top_k), "request": (0, None), "step": (0, None)}  # fmt: skip
-    for name, (low, high) in limits.items():
-        values = getattr(trace, name)
+              "slot": (0, trace.top_k), "request": (0, None), "step": (0, None),
+              LOOKAHEAD: (-1, trace.num_experts)}  # fmt: skip
+    for name, values in trace.columns().items():
+        low, high = limits.get(name, (None, None))
+        if low is None:
+            continue
         bad = (values < low) | (values >= high if high is not None else False)
         if bad.any():
             row = int(np.argmax(bad))

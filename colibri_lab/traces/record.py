@@ -18,7 +18,8 @@ def record_reading(
 
     requests : token ids of each text.   num_prefill : tokens read at once before the decode steps.
     The next token is always the text's own, whatever the model would have chosen (teacher forcing):
-    the routing is that of reading, and the source says so.
+    the routing is that of reading, and the source says so. Each layer's router is asked one layer
+    early, too: the trace has a look-ahead.
     """
     if not requests or min(map(len, requests)) <= num_prefill or num_prefill < 1:
         raise InputError(
@@ -32,7 +33,7 @@ def record_reading(
 
 def _read(model: Decoder, ids: Sequence[int], num_prefill: int) -> RoutingTrace:
     recorder = model.recorder()
-    recorder.source = "read by the reference, teacher-forced"
+    recorder.source, recorder.asks_ahead = "read by the reference, teacher-forced", True
     cache = model.forward(ids[:num_prefill], recorder=recorder).cache
     for token in ids[num_prefill:]:
         model.forward(np.array([token]), cache=cache, recorder=recorder)

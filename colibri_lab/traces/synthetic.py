@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,10 +127,12 @@ def interleave(traces: Sequence[RoutingTrace]) -> RoutingTrace:
         if found != shape:
             raise TraceError("the traces are of unlike models", expected=shape[:2], found=found[:2])
     request = np.concatenate([np.full(len(t), i, np.int32) for i, t in enumerate(traces)])
-    joined = {
-        name: np.concatenate([getattr(trace, name) for trace in traces])
-        for name in ("phase", "step", "layer", "slot", "expert", "weight")
+    tables = [trace.columns() for trace in traces]
+    shared = [name for name in tables[0] if all(name in table for table in tables)]
+    joined: dict[str, Any] = {
+        name: np.concatenate([table[name] for table in tables]) for name in shared
     }
+    del joined["request"]
     turn = np.where(joined["phase"] == DECODE, joined["step"], -1)
     order = np.lexsort((np.arange(len(request)), request, turn))
     return RoutingTrace(

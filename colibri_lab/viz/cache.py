@@ -61,6 +61,24 @@ def curve_figure(
     return figure
 
 
+def layer_figure(curves: NDArray[np.float64], slots: Sequence[int], theme: Theme = LIGHT) -> Figure:
+    """Decode miss ratios [L, slots] as a map, a row each layer with a cache of its own."""
+    with themed(theme):
+        figure, axes = new_figure(7.4, 1.4 + 0.12 * max(len(curves), 8))
+        edges = np.arange(len(slots) + 1) - 0.5
+        rows = np.arange(len(curves) + 1) - 0.5
+        drawn = axes.pcolormesh(edges, rows, curves, cmap="viridis_r", vmin=0, vmax=1)
+        drawn.set_edgecolor("face")  # else pages show seams
+        ticks = np.unique(np.linspace(0, len(slots) - 1, 9).astype(int))
+        axes.set_xticks(ticks, [str(slots[tick]) for tick in ticks])
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.invert_yaxis()
+        finish(axes, "experts that a layer's own cache holds", "layer", "")
+        axes.grid(visible=False)
+        figure.colorbar(drawn, ax=axes, label="decode misses over look-ups")
+    return figure
+
+
 def budget_steps(trace: RoutingTrace, count: int = 16) -> list[int]:
     """Even steps from one token's experts to all that the trace uses, in bytes."""
     calls = batches(trace)

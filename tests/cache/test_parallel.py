@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colibri_lab.cache.parallel import balanced, contiguous, traffic
+from colibri_lab.cache.parallel import balanced, contiguous, place, traffic
 from colibri_lab.errors import InputError
+from tests.cache.test_replay import make_trace
 
 
 def test_contiguous_by_hand():
@@ -77,3 +78,29 @@ def test_traffic_counts_what_leaves_the_device():
 def test_placements_that_cannot_be(experts, devices, copies):
     with pytest.raises(InputError, match="cannot be placed"):
         balanced(np.ones(experts), devices, copies)
+
+
+def test_placement_of_a_trace_by_hand():
+    # Expert 0 takes half of all tokens, so one of two devices has 3/4 of the work in order.
+    rows = [(1, step, 0, 0, 0, (0, 1, 0, 2, 0, 3, 0, 1)[step]) for step in range(8)]
+    found = place(make_trace(rows, num_layers=1), 2)
+    assert found.num_copies == 4
+    assert found.contiguous == pytest.approx(2 * 6 / 8)
+    assert found.balanced == pytest.approx(2 * 5 / 8)  # 0 needs a mate, and the least has a token
+    # Requests 0, 2, 4, 6 are on device 0 and ask for 0, which is there; the others ask for
+    # 1 (device 0), 2, 3 (device 1) and 1.
+    assert found.sent_contiguous == pytest.approx(2 / 8)
+
+
+def test_placement_fitted_on_the_past():
+    rows = [(1, 0, step, 0, 0, 0 if step < 8 else 3) for step in range(16)]
+    found = place(make_trace(rows, num_layers=1), 2)
+    assert found.balanced == 1.0
+    assert found.held_out == 2.0
+    assert found.worst_layer == 2.0
+
+
+@pytest.mark.parametrize(("devices", "copies"), [(0, 0), (2, -1)])
+def test_what_cannot_be_placed(devices, copies):
+    with pytest.raises(InputError, match="cannot be placed"):
+        place(make_trace([(1, 0, 0, 0, 0, 1)]), devices, copies)

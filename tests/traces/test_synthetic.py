@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from colibri_lab.cache.replay import batches, replay
+from colibri_lab.cache import batches, replay
 from colibri_lab.errors import InputError, TraceError
 from colibri_lab.traces.synthetic import KINDS, interleave, make_trace
 
