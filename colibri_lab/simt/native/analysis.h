@@ -225,9 +225,11 @@ struct Block {
   }
 };
 
-struct Tracked {  // an allocation whose bytes are known as written or not
+// An allocation, or memory that is no concern of a GPU's: the launch's arguments, say.
+enum : uint32_t { HOST_SIDE = 100, CONSTANT = 101 };
+struct Tracked {
   uint64_t base = 0, bytes = 0, id = 0;
-  uint32_t kind = 0;
+  uint32_t kind = 0;  // a SimtMemoryKind or one of the above
   std::unique_ptr<std::atomic<uint8_t>[]> written;  // a bit a byte; null: all count as written
 };
 
@@ -237,7 +239,7 @@ struct Worker {
   std::vector<Event *> free_logs;
   std::vector<Site> sites;
   std::vector<Finding> findings;
-  Tracked *recent[4] = {};
+  Tracked *recent[4] = {};  // where the last accesses went
   uint32_t oldest = 0;
   uint64_t generation = 0, epochs = 0, run = 0;
 };
@@ -252,6 +254,7 @@ struct Run {  // a launch
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Finding> findings;
   std::vector<Site> l2_sites;
+  std::vector<std::unique_ptr<Tracked>> aside;  // host side and constant memory
 };
 
 extern std::atomic<unsigned> mode;
@@ -262,7 +265,6 @@ extern std::atomic<uint64_t> allocation_generation;
 // analysis_launch.cpp
 Lane *enter(SimtThread *self);
 void fault(Lane *lane, int code, const void *pc, uint64_t address, const std::string &what);
-std::string thread_name(const SimtLaunch *launch, uint64_t block, uint32_t thread);
 // analysis_hooks.cpp
 void settle(Lane *lane);
 void record(Lane *lane, uint64_t key, uint64_t address);
@@ -278,6 +280,8 @@ void strong_access(Warp &warp, uint32_t lane, uint64_t stamp);
 void settle_conflicts(Block &block);
 // analysis_memory.cpp
 void forget_unwritten();
+void set_aside(Run &run);
+Tracked *locate(Worker &worker, uint64_t address, uint32_t bytes);  // null: not live memory
 void check_memory(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, const void *pc);
 // analysis_blocks.cpp
 std::unique_ptr<Block> take_block();
@@ -293,8 +297,8 @@ void l2_stream(std::vector<uint64_t> &&stream, std::vector<Site> &sites);
 void l2_flush(std::vector<Site> &sites);
 // analysis_lines.cpp
 Image *find_image(const SimtLaunch *launch);
+Image *image_number(uint32_t id);
 void resolve(Image &image, const std::vector<uint32_t> &places);
-std::string place_of(Image *image, uint32_t pc);
 // analysis_report.cpp
 void keep(Run &run);
 

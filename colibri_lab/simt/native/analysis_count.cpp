@@ -132,6 +132,12 @@ static void by_space(const Block &block, uint32_t mask, const uint64_t *addresse
   }
 }
 
+// Not a launch's arguments, constants, or other memory that no sector is fetched for.
+static bool is_device(Block &block, uint64_t address) {
+  const Tracked *at = locate(*block.worker, address, 1);
+  return at && at->kind < HOST_SIDE;
+}
+
 void request(Warp &warp, uint64_t key, uint32_t mask, const uint64_t *operands) {
   Block &block = *warp.block;
   Site &site = site_of(*block.worker, *run->image, key);
@@ -149,6 +155,7 @@ void request(Warp &warp, uint64_t key, uint32_t mask, const uint64_t *operands) 
   for (int segment = 0; segment < 3; segment++) {
     if (!masks[segment]) continue;
     Space space = segment < 2 ? SHARED : GLOBAL;
+    if (space == GLOBAL && !is_device(block, addresses[__builtin_ctz(masks[2])])) continue;
     if (on & SIMT_COUNTERS) one_space(warp, site, key, masks[segment], addresses, space);
     if (on & SIMT_RACES) check_races(warp, key, masks[segment], operands, space, segment);
   }

@@ -161,39 +161,25 @@ static void check_mask(Lane *lane, uint32_t pc, uint32_t mask) {
 
 // ---- faults ----------------------------------------------------------------------------------------------
 
+// Notes the fault and ends the launch; the runtime adds kernel, line, block and thread to its text.
 void fault(Lane *lane, int code, const void *pc, uint64_t address, const std::string &what) {
   SimtFault found{};
   found.code = code;
   found.pc = pc;
   found.address = reinterpret_cast<const void *>(address);
-  memcpy(found.block, lane->self->block_idx, sizeof found.block);
-  memcpy(found.thread, lane->self->thread_idx, sizeof found.thread);
-  uint32_t place = uint32_t(reinterpret_cast<uintptr_t>(pc) - lane->image_base);
+  snprintf(found.message, sizeof found.message, "%s", what.c_str());
   Finding one{};
   one.trouble = code == 716                                         ? MISALIGNED
                 : what.find("after free") != std::string::npos ? USE_AFTER_FREE
                                                                : OUT_OF_BOUNDS;
-  one.pc = place;
+  one.pc = uint32_t(reinterpret_cast<uintptr_t>(pc) - lane->image_base);
   one.count = 1;
   one.block = lane->self->block_linear;
   one.thread = lane->number;
   one.address = address;
   one.note = what;
   note_finding(lane->warp->block->worker->findings, one);
-  std::string text = "kernel " + std::string(run->launch->kernel->name) + ", " +
-                     place_of(run->image, place) + ", " +
-                     thread_name(run->launch, one.block, one.thread) + ": " + what;
-  snprintf(found.message, sizeof found.message, "%s", text.c_str());
   simt_raise(&found);
-}
-
-std::string thread_name(const SimtLaunch *launch, uint64_t block, uint32_t thread) {
-  const uint32_t *g = launch->grid, *b = launch->block;
-  char text[96];
-  snprintf(text, sizeof text, "block (%u, %u, %u), thread (%u, %u, %u)", unsigned(block % g[0]),
-           unsigned(block / g[0] % g[1]), unsigned(block / g[0] / g[1]), thread % b[0],
-           thread / b[0] % b[1], thread / b[0] / b[1]);
-  return text;
 }
 
 }  // namespace analysis
@@ -211,6 +197,7 @@ SIMT_API void simt_analysis_begin_launch(const SimtLaunch *launch) {
   one->num_blocks = uint64_t(launch->grid[0]) * launch->grid[1] * launch->grid[2];
   one->num_threads = launch->block[0] * launch->block[1] * launch->block[2];
   one->number = ++runs;
+  set_aside(*one);
   run = one;
 }
 

@@ -89,6 +89,11 @@ Image *find_image(const SimtLaunch *launch) {
   return images.back().get();
 }
 
+Image *image_number(uint32_t id) {
+  std::lock_guard hold(images_lock);
+  return id < images.size() ? images[id].get() : nullptr;
+}
+
 uint32_t Image::slot(uint64_t key) {
   // A call can be a read and a write (memcpy): they are told apart by one byte.
   uint32_t at = pc_of(key) - (kind_of(key) != BASIC_BLOCK && writes(kind_of(key)));
@@ -164,13 +169,6 @@ void resolve(Image &image, const std::vector<uint32_t> &places) {
     for (const char *tool : {chosen ? chosen : "addr2line", "llvm-addr2line"})
       if (ask(tool, image.path, missing, from, to, image.lines)) break;
   }
-}
-
-std::string place_of(Image *image, uint32_t pc) {
-  resolve(*image, {pc});
-  std::lock_guard hold(image->lock);
-  const std::string &line = image->lines[pc];
-  return line.empty() ? "unknown line" : line;
 }
 
 }  // namespace analysis

@@ -62,6 +62,58 @@ void forget_unwritten() {
   for (auto &entry : table) entry.second->written.reset();
 }
 
+// ---- where an address is -----------------------------------------------------------------------------
+
+// What the image's glue reads on the host's side, and what a GPU reads through its constant cache.
+void set_aside(Run &to) {
+  auto add = [&](const void *base, uint64_t bytes, uint32_t kind) {
+    to.aside.emplace_back(new Tracked);
+    to.aside.back()->base = reinterpret_cast<uint64_t>(base);
+    to.aside.back()->bytes = bytes;
+    to.aside.back()->kind = kind;
+  };
+  const SimtLaunch *launch = to.launch;
+  uint32_t num_args = launch->kernel->num_args;
+  add(launch->args, num_args * sizeof(void *), HOST_SIDE);
+  for (uint32_t i = 0; launch->kernel->arg_sizes && i < num_args; i++)
+    add(launch->args[i], launch->kernel->arg_sizes[i], HOST_SIDE);
+  for (uint32_t i = 0; i < launch->image->num_globals; i++)
+    if (launch->image->globals[i].is_constant)
+      add(launch->image->globals[i].address, launch->image->globals[i].bytes, CONSTANT);
+}
+
+static bool covers(const Tracked *one, uint64_t address, uint32_t bytes) {
+  return one && address - one->base < one->bytes && address + bytes <= one->base + one->bytes;
+}
+
+static Tracked *look_up(uint64_t address, uint32_t bytes) {
+  for (auto &one : run->aside)
+    if (covers(one.get(), address, bytes)) return one.get();
+  SimtAllocation found{};
+  if (!simt_find_allocation(reinterpret_cast<void *>(address), &found) || found.is_freed ||
+      address + bytes > found.base + found.bytes)
+    return nullptr;
+  Tracked *one;
+  {
+    std::shared_lock hold(table_lock);
+    one = tracked_at(address);
+  }
+  return one && one->id == found.id ? one : track(found, false);
+}
+
+Tracked *locate(Worker &worker, uint64_t address, uint32_t bytes) {
+  uint64_t generation = allocation_generation.load(std::memory_order_relaxed);
+  if (worker.generation != generation) {
+    worker.generation = generation;
+    std::fill(std::begin(worker.recent), std::end(worker.recent), nullptr);
+  }
+  for (Tracked *one : worker.recent)
+    if (covers(one, address, bytes)) return one;
+  Tracked *one = look_up(address, bytes);
+  if (one) worker.recent[worker.oldest++ & 3] = one;
+  return one;
+}
+
 // ---- in the hook -------------------------------------------------------------------------------------
 
 static std::string buffer_name(const SimtAllocation &found) {
@@ -108,36 +160,14 @@ static void refuse(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, cons
   fault(lane, 700, pc, address, verb(kind, bytes) + " out of bounds: " + whereabouts(address));
 }
 
-// Memory that is the host side's own: what an image keeps beside its variables, and this library's.
-static bool is_host_business(Lane *lane, uint64_t address, Kind kind) {
-  const Image *image = run->image;
-  if (address - image->base < image->bytes) return !writes(kind);
-  return address - reinterpret_cast<uint64_t>(lane->self) < 4096;
-}
-
 static Tracked *find(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, const void *pc) {
-  Worker &worker = *lane->warp->block->worker;
-  uint64_t generation = allocation_generation.load(std::memory_order_relaxed);
-  if (worker.generation != generation) {
-    worker.generation = generation;
-    std::fill(std::begin(worker.recent), std::end(worker.recent), nullptr);
-  }
-  for (Tracked *one : worker.recent)
-    if (one && address - one->base < one->bytes && address + bytes <= one->base + one->bytes)
-      return one;
-  SimtAllocation found{};
-  bool is_live = simt_find_allocation(reinterpret_cast<void *>(address), &found) && !found.is_freed;
-  if (!is_live && is_host_business(lane, address, kind)) return nullptr;
-  if (!is_live || address + bytes > found.base + found.bytes)
-    refuse(lane, address, bytes, kind, pc);
-  Tracked *one;
-  {
-    std::shared_lock hold(table_lock);
-    one = tracked_at(address);
-  }
-  if (!one || one->id != found.id) one = track(found, false);
-  worker.recent[worker.oldest++ & 3] = one;
-  return one;
+  Tracked *one = locate(*lane->warp->block->worker, address, bytes);
+  if (one) return one;
+  const Image *image = run->image;  // beside its variables an image keeps constants of its own
+  if (address - image->base < image->bytes && !writes(kind)) return nullptr;
+  if (address - reinterpret_cast<uint64_t>(lane->self) < 4096) return nullptr;
+  refuse(lane, address, bytes, kind, pc);
+  return nullptr;
 }
 
 static void unwritten(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, const void *pc,
@@ -195,7 +225,7 @@ SIMT_API void simt_analysis_allocated(const SimtAllocation *allocation) {
 }
 
 SIMT_API void simt_analysis_freed(const SimtAllocation *allocation) {
-  if (!(mode.load() & SIMT_MEMORY)) return;
+  if (!mode.load()) return;
   std::unique_lock hold(table_lock);
   auto found = table.find(allocation->base);
   if (found != table.end()) {

@@ -135,23 +135,28 @@ static std::string findings_of(const Result &one) {
   return out + "]";
 }
 
-static std::string lines_of(const Result &one) {
+static std::string lines_of(Image &image, const std::vector<uint32_t> &places) {
+  resolve(image, places);
+  std::string out = "{";
+  for (uint32_t place : std::set<uint32_t>(places.begin(), places.end()))
+    out += (out.size() > 1 ? ",\"" : "\"") + std::to_string(place) +
+           "\":" + text_of(image.lines[place]);
+  return out + "}";
+}
+
+static std::vector<uint32_t> places_of(const Result &one) {
   std::vector<uint32_t> places;
   for (auto &entry : one.sites) places.push_back(entry.second.pc);
   for (const Finding &f : one.findings) {
     places.push_back(f.pc);
     if (f.pc2) places.push_back(f.pc2);
   }
-  resolve(*one.image, places);
-  std::string out = "{";
-  for (uint32_t place : std::set<uint32_t>(places.begin(), places.end()))
-    out += (out.size() > 1 ? ",\"" : "\"") + std::to_string(place) +
-           "\":" + text_of(one.image->lines[place]);
-  return out + "}";
+  return places;
 }
 
 static std::string as_json(const Result &one) {
   return "{\"kernel\":" + text_of(one.kernel) + ",\"image\":" + text_of(one.image->path) +
+         ",\"image_number\":" + std::to_string(one.image->id) +
          ",\"instrumented\":" + (one.image->is_instrumented ? "true" : "false") +
          ",\"first_launch\":" + std::to_string(one.first_launch) +
          ",\"launches\":" + std::to_string(one.launches) +
@@ -160,7 +165,7 @@ static std::string as_json(const Result &one) {
          ",\"grid\":" + list_of({one.grid[0], one.grid[1], one.grid[2]}) +
          ",\"block\":" + list_of({one.block[0], one.block[1], one.block[2]}) +
          ",\"sites\":" + sites_of(one) + ",\"findings\":" + findings_of(one) +
-         ",\"lines\":" + lines_of(one) + "}";
+         ",\"lines\":" + lines_of(*one.image, places_of(one)) + "}";
 }
 
 }  // namespace analysis
@@ -173,6 +178,12 @@ SIMT_API char *simt_analysis_results() {
   std::string out = "[";
   for (const Result &one : results) out += (out.size() > 1 ? "," : "") + as_json(one);
   return strdup((out + "]").c_str());
+}
+// Lines of any places in an image, as JSON.
+SIMT_API char *simt_analysis_lines(uint32_t image, const uint32_t *places, size_t count) {
+  Image *found = image_number(image);
+  if (!found) return strdup("{}");
+  return strdup(lines_of(*found, std::vector<uint32_t>(places, places + count)).c_str());
 }
 SIMT_API void simt_analysis_free(char *text) { free(text); }
 SIMT_API void simt_analysis_clear() {
