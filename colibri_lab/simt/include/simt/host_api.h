@@ -1,0 +1,62 @@
+// The part of the runtime API that .cu files with host code name. Host code never runs in an image:
+// these let it compile, and answer "not supported" should anything call them.
+#pragma once
+#include <stddef.h>
+
+#include "../vector_types.h"
+
+extern "C++" {
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorNotSupported = 801 };
+typedef cudaError_t cudaError;
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerMultiprocessor;
+  int multiProcessorCount, maxThreadsPerMultiProcessor, warpSize, l2CacheSize, major, minor;
+};
+#define SIMT_HOST_ONLY(name) \
+  template <class... A> inline cudaError_t name(A &&...) { return cudaErrorNotSupported; }
+SIMT_HOST_ONLY(cudaMalloc)
+SIMT_HOST_ONLY(cudaMallocManaged)
+SIMT_HOST_ONLY(cudaMallocHost)
+SIMT_HOST_ONLY(cudaMallocAsync)
+SIMT_HOST_ONLY(cudaFree)
+SIMT_HOST_ONLY(cudaFreeHost)
+SIMT_HOST_ONLY(cudaFreeAsync)
+SIMT_HOST_ONLY(cudaMemcpy)
+SIMT_HOST_ONLY(cudaMemcpyAsync)
+SIMT_HOST_ONLY(cudaMemcpyToSymbol)
+SIMT_HOST_ONLY(cudaMemcpyFromSymbol)
+SIMT_HOST_ONLY(cudaMemset)
+SIMT_HOST_ONLY(cudaMemsetAsync)
+SIMT_HOST_ONLY(cudaDeviceSynchronize)
+SIMT_HOST_ONLY(cudaStreamCreate)
+SIMT_HOST_ONLY(cudaStreamDestroy)
+SIMT_HOST_ONLY(cudaStreamSynchronize)
+SIMT_HOST_ONLY(cudaEventCreate)
+SIMT_HOST_ONLY(cudaEventDestroy)
+SIMT_HOST_ONLY(cudaEventRecord)
+SIMT_HOST_ONLY(cudaEventSynchronize)
+SIMT_HOST_ONLY(cudaEventElapsedTime)
+SIMT_HOST_ONLY(cudaGetDevice)
+SIMT_HOST_ONLY(cudaSetDevice)
+SIMT_HOST_ONLY(cudaGetDeviceCount)
+SIMT_HOST_ONLY(cudaGetDeviceProperties)
+SIMT_HOST_ONLY(cudaFuncSetAttribute)
+SIMT_HOST_ONLY(cudaOccupancyMaxActiveBlocksPerMultiprocessor)
+SIMT_HOST_ONLY(cudaGetLastError)
+SIMT_HOST_ONLY(cudaPeekAtLastError)
+SIMT_HOST_ONLY(cudaLaunchKernel)
+#undef SIMT_HOST_ONLY
+inline const char *cudaGetErrorString(cudaError_t) { return "host code does not run here"; }
+inline const char *cudaGetErrorName(cudaError_t) { return "cudaErrorNotSupported"; }
+}
