@@ -38,7 +38,7 @@ def run_place(trace: RoutingTrace, options: argparse.Namespace) -> None:
     )  # fmt: skip
     print_table(HEADINGS, rows)
     print(
-        "\nThe busiest device's tokens over the mean (1 is even), mean of layers: experts in order; "
+        "\nThe busiest device's tokens over the mean (1: even), mean of layers: experts in order; "
         "balanced by the whole trace's loads; balanced by its first half and held against the "
         "second, of which the worst layer. Sent: assignments whose expert is on another device "
         "than their request."

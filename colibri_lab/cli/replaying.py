@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +62,9 @@ def run_long(options: argparse.Namespace) -> None:
             expected=f"under {STREAM_FROM:,} assignments for --top-k and --per-token",
             found=str(options.file),
         )
-    first = replace(first, source=f"{first.source} (its first {len(first):,} assignments)".strip())
     note(f"replaying {options.file} in parts; the verdict is of its first {len(first):,} rows")
-    _run(stream_batches(read_parts(options.file)), first, options)
+    scope = f"Of its first {len(first):,} assignments: "
+    _run(stream_batches(read_parts(options.file)), first, options, scope)
 
 
 def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
@@ -72,10 +72,13 @@ def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     from ..cache import batches
 
     chosen = trace.best(options.top_k) if options.top_k else trace
-    _run(batches(chosen, per_token=options.per_token), chosen, options)
+    other = options.per_layer or options.per_token or options.bypass
+    scope = "Of one cache for all layers, call by call: " if other else ""
+    _run(batches(chosen, per_token=options.per_token), chosen, options, scope)
 
 
-def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace) -> None:
+def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace, scope: str) -> None:
+    """scope : said before each verdict, of `trace`, where that is less than what is replayed."""
     from ..cache import replay
 
     if not options.policy:
@@ -83,7 +86,7 @@ def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace) -> No
     costs, budgets = costs_of(options), budgets_of(options)
     calls, rules = _rules(calls, trace, options)
     results = replay(calls, options.policy, budgets, rules)
-    text = "\n\n".join(_judge(trace, budget, options, costs) for budget in budgets)
+    text = "\n\n".join(scope + _judge(trace, budget, options, costs) for budget in budgets)
     if options.json:
         print_json({"results": [asdict(result) for result in results], "verdict": text})
         return
@@ -117,9 +120,7 @@ def _judge(trace: RoutingTrace, budget: Budget, options: argparse.Namespace, cos
     if budget.in_slots and len(sizes) > 1:
         return "No verdict: experts differ in size, so it needs --budget-mib."
     amount = budget.amount * sizes.pop() if budget.in_slots else budget.amount
-    text = verdict(trace, amount, costs, current).text
-    other = options.per_layer or options.per_token or options.bypass
-    return f"Of one cache for all layers, call by call: {text}" if other else text
+    return verdict(trace, amount, costs, current).text
 
 
 def _row(result: Replay, apart: bool) -> tuple[Any, ...]:

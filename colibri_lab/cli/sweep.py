@@ -114,7 +114,8 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
     if not as_json:
         print(plan)
         return
-    names = ("num_cells", "reused", "design", "estimated_s", "memory_bytes", "disk_bytes")
+    names = ("num_cells", "reused", "design", "estimated_s", "memory_bytes", "memory",
+             "disk_bytes")  # fmt: skip
     cells = [cell.as_dict() for cell in plan.cells]
     print_json({**{name: getattr(plan, name) for name in names}, "cells": cells})
 

@@ -112,7 +112,9 @@ def test_a_long_trace_is_read_in_parts(capsys, trace, monkeypatch):
     monkeypatch.setattr(replaying, "JUDGED", 300)
     status, out, err = run(capsys, "trace", "replay", trace, "--slots", "6", "--json")
     assert status == 0, err
-    assert json.loads(out)["results"] == whole["results"]
+    found = json.loads(out)
+    assert found["results"] == whole["results"]
+    assert found["verdict"].startswith("Of its first 300 assignments: ")
     assert "verdict is of its first 300 rows" in err
     status, _, err = run(capsys, "trace", "replay", trace, "--slots", "6", "--top-k", "1")
     assert status == 2
