@@ -52,7 +52,8 @@ void *new_fiber(Worker *w) {
   w->fresh_stack = take_stack(w);
   void **sp = (void **)w->stacks[w->fresh_stack].top;
 #if defined(__x86_64__)
-  *--sp = nullptr;  // keeps the stack 16-byte aligned at the call
+  sp -= 2;  // keeps the stack 16-byte aligned where the fiber begins
+  sp[0] = sp[1] = nullptr;
   *--sp = (void *)simt_enter_fiber;
   for (int i = 0; i < 6; i++) *--sp = nullptr;
 #else

@@ -1,0 +1,297 @@
+"""The compiler command: CUDA C++ in, an image for the emulated device out.
+
+`main` is what the `nvcc` command runs. It starts in a few milliseconds and imports little, since
+PyCUDA calls it anew for each source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from . import analysis_flags
+from .nvcc_arguments import Arguments, parse
+
+INCLUDE = Path(__file__).parent / "include"
+_CUDA_VERSION = ("13", "0", "88")
+_OPTIMISE = (
+    "-O3",
+    "-g1",
+    "-ffp-contract=fast",  # a GPU fuses multiply and add by default
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",  # *(float4 *)&x is everyday CUDA
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-stack-protector",
+    "-w",
+)
+_SPEAKS = "nvcc: NVIDIA (R) Cuda compiler driver (emulated on the CPU by colibri_lab.simt)"
+
+
+class CompileError(Exception):
+    """What the compiler said."""
+
+
+# ---- surroundings -------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """Where images and everything else made once are kept for the user."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "colibri_lab" / "simt"
+
+
+def find_compiler() -> str:
+    """The machine's C++ compiler: COLIBRI_SIMT_CXX, CXX, g++ or clang++."""
+    for name in (os.environ.get("COLIBRI_SIMT_CXX"), os.environ.get("CXX"), "g++", "clang++"):
+        path = shutil.which(name.split()[0]) if name else None
+        if path:
+            return path
+    raise CompileError("no C++ compiler: install g++ or clang++, or name one in COLIBRI_SIMT_CXX")
+
+
+def is_clang(compiler: str) -> bool:
+    """Whether a compiler is Clang, by its name."""
+    return "clang" in Path(compiler).resolve().name
+
+
+def _native_flags() -> list[str]:
+    return ["-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"]
+
+
+def _processor() -> str:
+    """What -march=native depends on: images are not shared between unlike machines."""
+    wanted = ("model name", "flags", "Features", "CPU part")
+    found = [os.uname().machine]
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            for line in lines:
+                if line == "\n":
+                    break
+                if line.startswith(wanted):
+                    found.append(line)
+    except OSError:
+        pass
+    return "".join(found)
+
+
+def fingerprint(compiler: str) -> str:
+    """Names the compiler, this package's part in it, the processor and the checks chosen."""
+    digest = hashlib.sha256(_processor().encode())
+    state = Path(compiler).stat()
+    digest.update(f"{Path(compiler).resolve()} {state.st_size} {state.st_mtime_ns}".encode())
+    folder = Path(__file__).parent
+    own = sorted(folder.glob("*.py")) + sorted(INCLUDE.rglob("*.h")) + [folder / "native/abi.h"]
+    for path in own:
+        digest.update(path.read_bytes())
+    digest.update(",".join(analysis_flags.chosen()).encode())
+    return digest.hexdigest()
+
+
+# ---- preprocessing ------------------------------------------------------------------------------
+
+
+def _preprocessor_flags(args: Arguments) -> list[str]:
+    major, minor, build = _CUDA_VERSION
+    defines = {
+        "__CUDACC__": "1",
+        "__NVCC__": "1",
+        "__CUDACC_VER_MAJOR__": major,
+        "__CUDACC_VER_MINOR__": minor,
+        "__CUDACC_VER_BUILD__": build,
+        "__CUDA_ARCH__": f"{args.arch}0",
+        "__CUDA_ARCH_LIST__": f"{args.arch}0",
+        "COLIBRI_SIMT": "1",
+    }
+    if analysis_flags.chosen():
+        defines["SIMT_INSTRUMENTED"] = "1"
+    flags = [f"-D{name}={value}" for name, value in defines.items()]
+    flags += [f"-std=gnu++{args.std}", *_native_flags(), "-O2"]
+    return [*flags, *args.passed, "-isystem", str(INCLUDE), "-include", "cuda_runtime.h"]
+
+
+def preprocess(compiler: str, args: Arguments, source: str) -> str:
+    """What `-E` prints for a source, CUDA's own words left as they are."""
+    return _run([compiler, "-E", "-x", "c++", *_preprocessor_flags(args), source])
+
+
+def _run(command: list[str], text: str | None = None) -> str:
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        raise CompileError(done.stderr or f"{command[0]} ended with {done.returncode}")
+    return done.stdout
+
+
+# ---- compiling ----------------------------------------------------------------------------------
+
+
+def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> bytes:
+    """The image of a preprocessed source."""
+    from .declarations import RewriteError  # not needed where the image is in the cache
+    from .image import table
+    from .objects import ObjectFile, lay_out_shared
+    from .rewrite import rewrite
+
+    try:
+        rewritten = rewrite(preprocessed)
+    except RewriteError as error:
+        raise CompileError(str(error)) from None
+    flags = [*_OPTIMISE, *_native_flags(), f"-std=gnu++{args.std}", *args.compiler]
+    is_instrumented = bool(analysis_flags.chosen())
+    if is_instrumented:
+        flags += analysis_flags.instrument_flags(is_clang(compiler))
+    with tempfile.TemporaryDirectory(prefix="colibri-simt-") as folder:
+        made = Path(folder) / "image.o"
+        command = [compiler, "-c", "-fPIC", "-x", "c++-cpp-output", *flags, "-", "-o", str(made)]
+        _run(command, rewritten.source)
+        obj = ObjectFile(made)
+        kernels = obj.kernels()
+        lay_out_shared(obj, kernels)
+        variables = obj.variables(rewritten.globals)
+        text = table(kernels, variables, rewritten.constants, source, is_instrumented)
+        assembly = Path(folder) / "table.s"
+        assembly.write_text(text)
+        image = Path(folder) / "image.so"
+        _run([compiler, "-shared", str(made), str(assembly), "-lm", "-o", str(image)])
+        return image.read_bytes()
+
+
+# ---- the cache ----------------------------------------------------------------------------------
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Atomically; a cache that cannot be written is done without."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
+            draft.write(data)
+        Path(draft.name).replace(path)
+    except OSError:
+        pass
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _dependencies(preprocessed: str, source: str) -> dict[str, str]:
+    """The user's own files that a source includes, with digests of their content."""
+    found = {}
+    for line in preprocessed.splitlines():
+        if not line.startswith("# ") or '"' not in line:
+            continue
+        name, flags = line.split('"')[1:3]
+        if name == source or name.startswith("<") or "3" in flags.split():
+            continue
+        content = _read(Path(name))
+        if content is not None:
+            found[str(Path(name).resolve())] = _digest(content)
+    return found
+
+
+def preprocessed_text(compiler: str, args: Arguments, source: str, mark: str) -> str:
+    """What `-E` prints, from the cache where no file that it read has changed."""
+    content = Path(source).read_bytes()
+    key = _digest(mark, source, content, *args.passed, args.std, str(args.arch))
+    folder = cache_folder() / "sources"
+    kept = _read(folder / f"{key}.json")
+    if kept is not None:
+        record = json.loads(kept)
+        if all(_digest(_read(Path(p)) or b"") == d for p, d in record["files"].items()):
+            return str(record["text"])
+    text = preprocess(compiler, args, source)
+    record = {"files": _dependencies(text, source), "text": text}
+    _write(folder / f"{key}.json", json.dumps(record).encode())
+    return text
+
+
+def compile_source(args: Arguments, source: str) -> bytes:
+    """The image of one file, from the cache where it has been made before."""
+    compiler = find_compiler()
+    mark = fingerprint(compiler)
+    text = preprocessed_text(compiler, args, source, mark)
+    path = cache_folder() / "images" / f"{_digest(mark, text, source, *args.compiler)}.so"
+    image = _read(path)
+    if image is None:
+        image = build(compiler, args, source, text)
+        _write(path, image)
+    return image
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def version_text() -> str:
+    """What `nvcc --version` prints; PyCUDA's own cache is keyed by it."""
+    major, minor, build_number = _CUDA_VERSION
+    mark = fingerprint(find_compiler())[:16]
+    return (
+        f"{_SPEAKS}\n"
+        f"Cuda compilation tools, release {major}.{minor}, V{major}.{minor}.{build_number}\n"
+        f"Build {mark}\n"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs as nvcc would; returns the exit status."""
+    args = parse(sys.argv[1:] if argv is None else argv)
+    try:
+        if args.shows_version:
+            sys.stdout.write(version_text())
+            return 0
+        if len(args.sources) != 1:
+            raise CompileError(f"nvcc: one source file expected, found {len(args.sources)}")
+        source = args.sources[0]
+        if not Path(source).exists():
+            raise CompileError(f"nvcc: {source}: no such file")
+        if args.only_preprocesses:
+            compiler = find_compiler()
+            sys.stdout.write(preprocessed_text(compiler, args, source, fingerprint(compiler)))
+            return 0
+        image = compile_source(args, source)
+        output = args.output or f"{Path(source).stem}.{args.target}"
+        Path(output).write_bytes(image)
+        return 0
+    except CompileError as error:
+        sys.stderr.write(f"{str(error).rstrip()}\n")
+        return 1
+
+
+def write_command(folder: Path) -> Path:
+    """Writes the `nvcc` command into a folder, and returns its path."""
+    root = Path(__file__).parent.parent.parent
+    start = (
+        f"import sys; sys.path.insert(0, {str(root)!r}); "
+        "from colibri_lab.simt.compiler import main; sys.exit(main())"
+    )
+    script = f'#!/bin/sh\nexec {_quoted(sys.executable)} -I -S -c {_quoted(start)} "$@"\n'
+    path = folder / "nvcc"
+    if _read(path) != script.encode():
+        _write(path, script.encode())
+    path.chmod(0o755)
+    return path
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,62 @@
+"""The table of an image: what `cuModuleGetFunction` and its kin find there, as assembly."""
+
+from __future__ import annotations
+
+from .objects import Kernel, Symbol
+
+ABI = 1
+
+
+def table(
+    kernels: list[Kernel],
+    variables: list[Symbol],
+    constants: list[str],
+    source_path: str,
+    is_instrumented: bool,
+) -> str:
+    """Assembly that defines `simt_image` (see native/abi.h) for either processor."""
+    texts: list[str] = []
+
+    def text(value: str) -> str:
+        texts.append(value)
+        return f".Lsimt_text{len(texts) - 1}"
+
+    lines = ['  .section .data.rel.ro,"aw"', "  .balign 8", ".Lsimt_kernels:"]
+    for k in kernels:
+        lines.append(f"  .quad {text(k.name)}, {k.call}, {k.sizes}, {k.offsets}")
+        lines.append(f"  .long {k.num_args}, {k.max_threads}, {k.static_bytes}, {k.window_bytes}")
+    lines.append(".Lsimt_globals:")
+    for v in variables:
+        lines.append(f"  .quad {text(v.name)}, {v.name}, {v.size}")
+        lines.append(f"  .long {int(_plain(v.name) in constants)}, 0")
+    lines += [
+        "  .globl simt_image",
+        "  .type simt_image, %object",
+        "simt_image:",
+        f"  .long {ABI}, {int(is_instrumented)}",
+        f"  .quad .Lsimt_kernels\n  .long {len(kernels)}, 0",
+        f"  .quad .Lsimt_globals\n  .long {len(variables)}, 0",
+        f"  .quad {text(source_path)}",
+        "  .size simt_image, . - simt_image",
+        '  .section .rodata.simt,"a"',
+    ]
+    for n, value in enumerate(texts):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'.Lsimt_text{n}: .asciz "{escaped}"')
+    lines.append('  .section .note.GNU-stack,"",%progbits')
+    return "\n".join(lines) + "\n"
+
+
+def _plain(name: str) -> str:
+    """The last part of a variable's mangled name."""
+    if not name.startswith("_ZN"):
+        return name
+    at, last = 3, name
+    while at < len(name) and name[at].isdigit():
+        end = at
+        while name[end].isdigit():
+            end += 1
+        size = int(name[at:end])
+        last = name[end : end + size]
+        at = end + size
+    return last
