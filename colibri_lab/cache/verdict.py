@@ -143,9 +143,9 @@ def _on_optimum(optimum: Replay) -> str:
     if optimum.exact:
         return f"The exact optimum, which misses least over the whole trace, would find {found}."
     return (
-        f"With foresight (Belady's rule, no exact optimum where experts differ in size) it would "
-        f"be {found}; no policy at all reads fewer experts than that by more than "
-        f"{optimum.regret / (1 + optimum.regret):.1%}."
+        f"With foresight it would be {found} (Belady's rule; experts differ in size, so it is no "
+        f"exact optimum, but no policy can read under {1 / (1 + optimum.regret):.1%} of what it "
+        "reads)."
     )
 
 

@@ -23,6 +23,7 @@ from ..reference import RoutingTrace
 from .theme import LIGHT, LINES, MARKERS, Theme, finish, new_figure, themed
 
 MIB = 1 << 20
+MARKED = ("synthetic", "interleaved")  # in a trace's source
 
 
 def curve_figure(
@@ -61,7 +62,14 @@ def curve_figure(
     return figure
 
 
-def layer_figure(curves: NDArray[np.float64], slots: Sequence[int], theme: Theme = LIGHT) -> Figure:
+def mark_of(trace: RoutingTrace) -> str:
+    """What a figure must say of a trace that no engine served: synthetic, or put together."""
+    return trace.source if any(word in trace.source for word in MARKED) else ""
+
+
+def layer_figure(
+    curves: NDArray[np.float64], slots: Sequence[int], theme: Theme = LIGHT, *, note: str = ""
+) -> Figure:
     """Decode miss ratios [L, slots] as a map, a row each layer with a cache of its own."""
     with themed(theme):
         figure, axes = new_figure(7.4, 1.4 + 0.12 * max(len(curves), 8))
@@ -73,7 +81,7 @@ def layer_figure(curves: NDArray[np.float64], slots: Sequence[int], theme: Theme
         axes.set_xticks(ticks, [str(slots[tick]) for tick in ticks])
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.invert_yaxis()
-        finish(axes, "experts that a layer's own cache holds", "layer", "")
+        finish(axes, "experts that a layer's own cache holds", "layer", note)
         axes.grid(visible=False)
         figure.colorbar(drawn, ax=axes, label="decode misses over look-ups")
     return figure
@@ -186,10 +194,9 @@ class CachePanel(widgets.VBox):
 
     def _draw(self) -> None:
         view = self._view()
-        source = view.trace.source
         figure = curve_figure(
             view.curves_of(self.policies.value), view.budgets, cliff=view.cliff,
-            budget=self.budget.value, note=source if "synthetic" in source else "",
+            budget=self.budget.value, note=mark_of(view.trace),
         )  # fmt: skip
         buffer = io.BytesIO()
         with themed(LIGHT):

@@ -1,12 +1,21 @@
 """The cache's figures and panel, through what they draw and say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from colibri_lab.cache import batches, replay
 from colibri_lab.errors import InputError
 from colibri_lab.traces.synthetic import make_trace
-from colibri_lab.viz.cache import CachePanel, budget_steps, curve_figure, results_frame
+from colibri_lab.viz.cache import (
+    CachePanel,
+    budget_steps,
+    curve_figure,
+    layer_figure,
+    mark_of,
+    results_frame,
+)
 
 SIZES = {"num_layers": 2, "num_experts": 16, "top_k": 2, "expert_bytes": 1 << 20}
 
@@ -69,3 +78,16 @@ def test_panel_changes_trace_and_top_k():
 def test_panel_without_traces():
     with pytest.raises(InputError, match="needs a trace"):
         CachePanel({})
+
+
+def test_figures_mark_what_no_engine_served():
+    made = small_trace()
+    assert "synthetic" in mark_of(made)
+    assert mark_of(replace(made, source="2 requests interleaved; read")).startswith("2 requests")
+    assert mark_of(replace(made, source="route_trace v1")) == ""
+    figure = layer_figure(np.array([[1.0, 0.5], [0.9, 0.1]]), [1, 2], note=mark_of(made))
+    axes = figure.axes[0]
+    assert "synthetic" in axes.get_title(loc="left")
+    (mesh,) = axes.collections
+    assert mesh.get_array().reshape(2, 2).tolist() == [[1.0, 0.5], [0.9, 0.1]]
+    assert axes.yaxis_inverted()
