@@ -225,8 +225,8 @@ def capacity(view: _View) -> ReportFigure | None:
     return ReportFigure(
         "capacity",
         "What a capacity policy costs",
-        "Left: assignments dropped (full) and moved (dotted). Middle: the MoE output's relative error against "
-        "dropless. Right: perplexity on held-out text. "
+        "Left: assignments dropped (full) and moved (dotted). Middle: the MoE output's relative "
+        "error against dropless. Right: perplexity on held-out text. "
         + (f"{read}not of these batches." if read else ""),
         f"Cost of capacity policies. {words}.",
         partial(plots.capacity_cost, cells),
