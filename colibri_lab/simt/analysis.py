@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import analysis_native as native
 from .analysis_flags import CHOICES, ENVIRONMENT, chosen
+from .analysis_gpu import l2_of
 from .analysis_records import Finding, Kernel, parse
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .analysis_html import Listing
+    from .analysis_picture import Steps
 
 
 class FoundError(Exception):
@@ -98,6 +100,12 @@ class Seen:
 
         return Listing(self.kernel(name))
 
+    def steps(self, name: str | None = None) -> Steps:
+        """The first requests of block 0 as a picture, for a notebook (see `observe(steps=...)`)."""
+        from .analysis_picture import Steps
+
+        return Steps(self.kernel(name).steps)
+
     def __str__(self) -> str:
         from .analysis_text import text_of
 
@@ -115,14 +123,18 @@ def observe(
     counters: bool = True,
     memory: bool = True,
     races: bool = True,
-    gpu: Any = None,
+    gpu: str | None = None,
+    l2_bytes: int | None = None,
+    steps: int = 0,
 ) -> Iterator[Seen]:
     """Observes the kernels that are compiled and launched within.
 
     counters : sectors, bank conflicts, L2, bytes, arithmetic, active lanes
     memory : bounds, use after free, alignment, reads of what nothing wrote
     races : data races within and between blocks
-    gpu : a GPU whose L2 is modelled; None: the emulated device's
+    gpu : the GPU whose L2 is modelled; None: the emulated device's
+    l2_bytes : another size for the model
+    steps : how many requests of block 0 to keep, lane by lane, of each kernel's first launch
 
     Modules compiled outside stay as they are, and are not seen. Buffers allocated outside count as
     written.
@@ -131,7 +143,8 @@ def observe(
     checks = tuple(name for name in CHOICES if wanted[name])
     before_names, before = os.environ.get(ENVIRONMENT), native.mode()
     native.clear()
-    _choose_l2(gpu)
+    native.set_steps(steps)
+    native.set_l2(*l2_of(gpu, l2_bytes))
     os.environ[ENVIRONMENT] = ",".join(checks)
     native.set_mode(checks)
     seen = Seen(checks)
@@ -145,12 +158,6 @@ def observe(
             del os.environ[ENVIRONMENT]
         else:
             os.environ[ENVIRONMENT] = before_names
-
-
-def _choose_l2(gpu: Any) -> None:
-    from .analysis_gpu import l2_of
-
-    native.set_l2(*l2_of(gpu))
 
 
 def _synchronize() -> None:

@@ -25,6 +25,7 @@ def library() -> ctypes.CDLL:
     loaded.simt_analysis_lines.restype = ctypes.c_void_p
     loaded.simt_analysis_free.argtypes = [ctypes.c_void_p]
     loaded.simt_analysis_l2.argtypes = [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
+    loaded.simt_analysis_steps.argtypes = [ctypes.c_size_t]
     return loaded
 
 
@@ -55,6 +56,11 @@ def results() -> str:
 def set_l2(l2_bytes: int, ways: int, multiprocessors: int) -> None:
     """Chooses the L2 of the model, and empties it."""
     library().simt_analysis_l2(l2_bytes, ways, multiprocessors)
+
+
+def set_steps(wanted: int) -> None:
+    """How many requests of block 0 are kept, lane by lane, of each kernel's first launch."""
+    library().simt_analysis_steps(wanted)
 
 
 def lines(image_number: int, addresses: list[int]) -> dict[int, str]:

@@ -16,6 +16,7 @@ TROUBLES = (
     "race",
     "barrier divergence",
     "warp mask",
+    "fault",
 )
 SCOPES = ("within a warp", "between warps", "between blocks")
 Place = tuple[str, int]  # file and line; ("", 0) where unknown
@@ -82,6 +83,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One request of block 0: which lanes, and where in which memory each of them went.
+
+    operation : `global load` and so on, or `barrier`, whose offsets are empty.
+    buffer : the number of the allocation; 0: shared memory.
+    offsets : lane -> byte offset in the buffer, or in the block's shared memory.
+    """
+
+    place: Place
+    operation: str
+    access_bytes: int
+    warp: int
+    buffer: int
+    offsets: dict[int, int]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """What was seen of one kernel, over all its launches."""
 
@@ -96,6 +114,7 @@ class Kernel:
     block: tuple[int, int, int]
     sites: tuple[Site, ...]
     findings: tuple[Finding, ...]
+    steps: tuple[Step, ...]
 
 
 def name_of(place: Place) -> str:
@@ -172,6 +191,13 @@ def _sites(raw: dict[str, Any]) -> Iterator[Site]:
         yield Site(line, place, KINDS[kind], size, where, *counts)
 
 
+def _steps(raw: dict[str, Any]) -> Iterator[Step]:
+    for place, kind, size, space, warp, buffer, offsets in raw["steps"]:
+        name = f"{('global', 'shared')[space]} {KINDS[kind]}" if size else "barrier"
+        line = parse_place(raw["lines"].get(str(place), ""))
+        yield Step(line, name, size, warp, buffer, {int(i): at for i, at in offsets.items()})
+
+
 def parse(text: str) -> list[Kernel]:
     """The JSON of simt_analysis_results as kernels, in the order of their first launch."""
     kernels = []
@@ -191,6 +217,7 @@ def parse(text: str) -> list[Kernel]:
                 findings=_merge(
                     _finding(raw, numbers[:-1], numbers[-1]) for numbers in raw["findings"]
                 ),
+                steps=tuple(_steps(raw)),
             )
         )
     return kernels

@@ -103,7 +103,7 @@ struct Image {
 };
 
 enum Trouble : uint8_t {
-  OUT_OF_BOUNDS, USE_AFTER_FREE, MISALIGNED, UNINITIALISED, RACE, DIVERGENCE, MASK
+  OUT_OF_BOUNDS, USE_AFTER_FREE, MISALIGNED, UNINITIALISED, RACE, DIVERGENCE, MASK, FAULT
 };
 struct Finding {
   Trouble trouble;
@@ -244,6 +244,14 @@ struct Worker {
   uint64_t generation = 0, epochs = 0, run = 0;
 };
 
+struct Step {  // one request of block 0, kept for those who want to follow it
+  uint32_t pc;
+  uint8_t kind, bytes, space;
+  uint32_t warp, mask;
+  uint64_t buffer;  // an allocation's id; 0: shared memory
+  uint64_t offsets[kLanes];
+};
+
 struct Run {  // a launch
   const SimtLaunch *launch = nullptr;
   Image *image = nullptr;
@@ -254,6 +262,7 @@ struct Run {  // a launch
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Finding> findings;
   std::vector<Site> l2_sites;
+  std::vector<Step> steps;
   std::vector<std::unique_ptr<Tracked>> aside;  // host side and constant memory
 };
 
@@ -271,6 +280,12 @@ void record(Lane *lane, uint64_t key, uint64_t address);
 // analysis_warp.cpp
 void drain(Warp &warp);
 void force(Lane *lane);
+// analysis_steps.cpp
+extern size_t steps_wanted;  // of each kernel's first launch
+void keep_step(const Warp &warp, uint64_t key, uint32_t mask, const uint64_t *addresses,
+               int segment);
+void keep_barrier(const Block &block, uint32_t pc);
+std::string steps_as_json(const std::vector<Step> &steps);
 // analysis_count.cpp
 void request(Warp &warp, uint64_t key, uint32_t mask, const uint64_t *addresses);
 // analysis_race.cpp

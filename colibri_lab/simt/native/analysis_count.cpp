@@ -156,6 +156,7 @@ void request(Warp &warp, uint64_t key, uint32_t mask, const uint64_t *operands) 
     if (!masks[segment]) continue;
     Space space = segment < 2 ? SHARED : GLOBAL;
     if (space == GLOBAL && !is_device(block, addresses[__builtin_ctz(masks[2])])) continue;
+    keep_step(warp, key, masks[segment], addresses, segment);
     if (on & SIMT_COUNTERS) one_space(warp, site, key, masks[segment], addresses, space);
     if (on & SIMT_RACES) check_races(warp, key, masks[segment], operands, space, segment);
   }

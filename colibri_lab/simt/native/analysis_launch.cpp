@@ -119,6 +119,7 @@ static void complete_barrier(Block &block, int kind) {
     diverge(block, block.barrier_pc, 0, block.barrier_thread, 0,
             std::to_string(block.exited) + " of " + std::to_string(block.num_threads) +
                 " threads had left");
+  if (block.arrived) keep_barrier(block, block.barrier_pc);
   block.arrived = 0;
   block.epoch++;
   if (kind == SIMT_GRID_BARRIER) block.grid_barriers.push_back(block.epoch - block.first_epoch);
@@ -201,8 +202,26 @@ SIMT_API void simt_analysis_begin_launch(const SimtLaunch *launch) {
   run = one;
 }
 
-SIMT_API int simt_analysis_end_launch(const SimtLaunch *launch, SimtFault *) {
+// What stopped the launch and was not found by the analysis itself: a deadlock, a trap, a signal.
+static void note_fault(const SimtFault &fault) {
+  for (auto &on : run->workers)
+    for (const Finding &one : on->findings)
+      if (one.trouble <= MISALIGNED) return;
+  const uint32_t *grid = run->launch->grid, *block = run->launch->block;
+  Finding one{};
+  one.trouble = FAULT;
+  uintptr_t place = reinterpret_cast<uintptr_t>(fault.pc) - run->image->base;
+  one.pc = place < run->image->bytes ? uint32_t(place) : 0;
+  one.count = 1;
+  one.block = fault.block[0] + uint64_t(grid[0]) * (fault.block[1] + uint64_t(grid[1]) * fault.block[2]);
+  one.thread = fault.thread[0] + block[0] * (fault.thread[1] + block[1] * fault.thread[2]);
+  one.note = fault.message;
+  run->findings.push_back(one);
+}
+
+SIMT_API int simt_analysis_end_launch(const SimtLaunch *launch, SimtFault *fault) {
   if (!run || run->launch != launch) return 0;
+  if (fault && fault->code) note_fault(*fault);
   for (auto &on : run->workers)
     while (!on->live.empty()) end_block(on.get(), 0);
   finish_grid();

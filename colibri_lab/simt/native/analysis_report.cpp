@@ -15,6 +15,7 @@ struct Result {  // a kernel's
   uint64_t first_launch = 0;
   std::map<std::pair<uint32_t, uint32_t>, Site> sites;  // by place and kind
   std::vector<Finding> findings;
+  std::vector<Step> steps;
 };
 }  // namespace
 
@@ -65,7 +66,7 @@ static void add_sites(Result &to, const std::vector<Site> &from) {
 void keep(Run &done) {
   std::lock_guard hold(results_lock);
   Result &to = result_of(done);
-  to.launches++;
+  if (!to.launches++) to.steps = std::move(done.steps);
   to.blocks += done.num_blocks;
   to.threads += done.num_blocks * done.num_threads;
   memcpy(to.grid, done.launch->grid, sizeof to.grid);
@@ -151,6 +152,7 @@ static std::vector<uint32_t> places_of(const Result &one) {
     places.push_back(f.pc);
     if (f.pc2) places.push_back(f.pc2);
   }
+  for (const Step &step : one.steps) places.push_back(step.pc);
   return places;
 }
 
@@ -165,7 +167,7 @@ static std::string as_json(const Result &one) {
          ",\"grid\":" + list_of({one.grid[0], one.grid[1], one.grid[2]}) +
          ",\"block\":" + list_of({one.block[0], one.block[1], one.block[2]}) +
          ",\"sites\":" + sites_of(one) + ",\"findings\":" + findings_of(one) +
-         ",\"lines\":" + lines_of(*one.image, places_of(one)) + "}";
+         ",\"steps\":" + steps_as_json(one.steps) + ",\"lines\":" + lines_of(*one.image, places_of(one)) + "}";
 }
 
 }  // namespace analysis
