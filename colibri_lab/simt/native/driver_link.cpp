@@ -1,0 +1,81 @@
+// The linker. The compiler command links already: what comes in as PTX or cubin is an image, and
+// the linker hands that on. Libraries add nothing; two images cannot be joined.
+#include <elf.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver.h"
+
+namespace driver {
+
+struct Linker {
+  std::vector<char> image;
+};
+
+namespace {
+
+Handles<Linker> live_linkers;
+std::map<Linker *, std::unique_ptr<Linker>> linkers;
+
+void add(Linker &linker, const char *data, size_t bytes, const char *name) {
+  if (bytes >= 8 && !memcmp(data, "!<arch>\n", 8)) return;
+  if (bytes < sizeof(Elf64_Ehdr) || memcmp(data, ELFMAG, SELFMAG))
+    raise(CUDA_ERROR_INVALID_PTX,
+          "'%s' was not compiled by the command that enable() names", name);
+  if (!linker.image.empty())
+    raise(CUDA_ERROR_NOT_SUPPORTED, "'%s' is a second module; linking several is not emulated",
+          name);
+  linker.image.assign(data, data + bytes);
+}
+
+void add_file(Linker &linker, const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) raise(CUDA_ERROR_FILE_NOT_FOUND, "%s", path);
+  std::vector<char> data;
+  char part[65536];
+  while (size_t got = fread(part, 1, sizeof part, file)) data.insert(data.end(), part, part + got);
+  fclose(file);
+  add(linker, data.data(), data.size(), path);
+}
+
+}  // namespace
+}  // namespace driver
+
+using namespace driver;
+
+DRIVER_API cuLinkCreate_v2(unsigned, void *, void **, Linker **made) {
+  return in_context([&](Context &) {
+    auto linker = std::make_unique<Linker>();
+    live_linkers.add(*made = linker.get());
+    linkers[*made] = std::move(linker);
+  });
+}
+
+DRIVER_API cuLinkAddData_v2(Linker *handle, int, void *data, size_t bytes, const char *name,
+                            unsigned, void *, void **) {
+  return in_context([&](Context &) {
+    add(live_linkers.check(handle, "linker"), static_cast<const char *>(data), bytes,
+        name ? name : "data");
+  });
+}
+
+DRIVER_API cuLinkAddFile_v2(Linker *handle, int, const char *path, unsigned, void *, void **) {
+  return in_context([&](Context &) { add_file(live_linkers.check(handle, "linker"), path); });
+}
+
+DRIVER_API cuLinkComplete(Linker *handle, void **image, size_t *bytes) {
+  return in_context([&](Context &) {
+    Linker &linker = live_linkers.check(handle, "linker");
+    if (linker.image.empty()) raise(CUDA_ERROR_INVALID_IMAGE, "nothing was added to the linker");
+    *image = linker.image.data();
+    if (bytes) *bytes = linker.image.size();
+  });
+}
+
+DRIVER_API cuLinkDestroy(Linker *handle) {
+  return initialized([&] {
+    live_linkers.check(handle, "linker");
+    live_linkers.remove(handle);
+    linkers.erase(handle);
+  });
+}
