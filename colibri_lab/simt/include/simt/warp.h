@@ -4,6 +4,9 @@
 
 #include "core.h"
 
+// A combining function's own accesses are none of the kernel's; its lambdas are left out with it
+// only where they are inlined.
+#define SIMT_INLINE __attribute__((always_inline))
 #define SIMT_COMBINE SIMT_UNSEEN static inline
 
 extern "C++" {
@@ -39,7 +42,7 @@ struct Exchange {
   uint32_t source;  // the lane to read
 };
 SIMT_COMBINE void exchange(void *const *slots, uint32_t lanes, uint32_t) {
-  each_lane(lanes, [=](uint32_t lane) {
+  each_lane(lanes, [=](uint32_t lane) SIMT_INLINE {
     auto *mine = (Exchange *)slots[lane];
     uint32_t from = mine->source;
     mine->result = lanes >> from & 1 ? ((Exchange *)slots[from])->value : mine->value;
@@ -60,20 +63,20 @@ struct Vote {
 };
 SIMT_COMBINE void vote(void *const *slots, uint32_t lanes, uint32_t) {
   uint32_t ballot = 0;
-  each_lane(lanes, [&](uint32_t lane) {
+  each_lane(lanes, [&](uint32_t lane) SIMT_INLINE {
     ballot |= (uint32_t)(((Vote *)slots[lane])->value != 0) << lane;
   });
-  each_lane(lanes, [&](uint32_t lane) {
+  each_lane(lanes, [&](uint32_t lane) SIMT_INLINE {
     ((Vote *)slots[lane])->ballot = ballot;
     ((Vote *)slots[lane])->lanes = lanes;
   });
 }
 SIMT_COMBINE void match(void *const *slots, uint32_t lanes, uint32_t) {
-  each_lane(lanes, [&](uint32_t lane) {
+  each_lane(lanes, [&](uint32_t lane) SIMT_INLINE {
     auto *mine = (Vote *)slots[lane];
     mine->ballot = 0;
     mine->lanes = lanes;
-    each_lane(lanes, [&](uint32_t other) {
+    each_lane(lanes, [&](uint32_t other) SIMT_INLINE {
       mine->ballot |= (uint32_t)(((Vote *)slots[other])->value == mine->value) << other;
     });
   });
@@ -94,8 +97,8 @@ struct Xor { template <class T> static T of(T a, T b) { return a ^ b; } };
 template <class T, class Op> SIMT_COMBINE void reduce(void *const *slots, uint32_t lanes, uint32_t) {
   uint32_t left = lanes & (lanes - 1);
   T sum = *(T *)slots[__builtin_ctz(lanes)];
-  each_lane(left, [&](uint32_t lane) { sum = Op::of(sum, *(T *)slots[lane]); });
-  each_lane(lanes, [&](uint32_t lane) { *(T *)slots[lane] = sum; });
+  each_lane(left, [&](uint32_t lane) SIMT_INLINE { sum = Op::of(sum, *(T *)slots[lane]); });
+  each_lane(lanes, [&](uint32_t lane) SIMT_INLINE { *(T *)slots[lane] = sum; });
 }
 template <class Op, class T> SIMT_FN T meet_reduce(uint32_t mask, T value, const char *what) {
   simt_warp_meet(mask, &value, reduce<T, Op>, what, SIMT_WARP_EXCHANGE);
