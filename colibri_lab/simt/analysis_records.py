@@ -215,7 +215,7 @@ def parse(text: str) -> list[Kernel]:
                 block=tuple(raw["block"]),
                 sites=tuple(_sites(raw)),
                 findings=_merge(
-                    _finding(raw, numbers[:-1], numbers[-1]) for numbers in raw["findings"]
+                    _finding(raw, numbers, note) for numbers, note in raw["findings"]
                 ),
                 steps=tuple(_steps(raw)),
             )
