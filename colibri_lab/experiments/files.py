@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -56,9 +55,8 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An .npz file, whole or not at all."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    write_whole(path, buffer.getvalue())
+    with writing(path), atomic_writer(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: Path, what: str, hint: str) -> dict[str, NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ class Inputs:
     ) -> list[NDArray[np.float32]]:
         """The first `count` calls; fewer where they would fill memory, then they are repeated."""
         size = self.hidden_states.shape[0] * batch_size * seq_len * self.hidden_states.shape[3] * 4
-        distinct = max(1, min(count, HELD_BYTES // size))
+        distinct = held_calls(count, size)
         made = []
         for index in range(distinct):
             check(cancel)
@@ -105,6 +106,11 @@ class Inputs:
         }
 
 
+def held_calls(count: int, call_bytes: int) -> int:
+    """How many different calls are held in memory."""
+    return max(1, min(count, HELD_BYTES // call_bytes))
+
+
 @dataclass(frozen=True)
 class Needs:
     """The most that any cell asks for."""
@@ -121,6 +127,31 @@ class Needs:
         return max(self.seq_len, min(wanted, MAX_POSITIONS))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """count : sequences.   context : positions of each that are left out.   length : and kept."""
+
+    count: int
+    context: int
+    length: int
+
+    def shape(self, config: ModelConfig) -> tuple[int, int, int, int]:
+        """[L, count, length, H]."""
+        return config.num_moe_layers, self.count, self.length, config.hidden_size
+
+    def dtype(self, config: ModelConfig) -> np.dtype[Any]:
+        """float16 where float32 would be large."""
+        large = math.prod(self.shape(config)) * 4 > LARGE_BYTES
+        return np.dtype(np.float16 if large else np.float32)
+
+    def num_bytes(self, config: ModelConfig) -> int:
+        """Bytes of the states."""
+        return math.prod(self.shape(config)) * self.dtype(config).itemsize
+
+    def empty(self, config: ModelConfig) -> NDArray[Any]:
+        return np.empty(self.shape(config), self.dtype(config))
+
+
 def capture(
     decoder: Decoder, corpus: Corpus, needs: Needs, cancel: threading.Event | None = None
 ) -> Inputs:
@@ -128,8 +159,20 @@ def capture(
 
     The model's own top_k, without a capacity policy.
     """
+    reading = plan_reading(decoder.config, corpus, needs)
+    domains, token_ids = corpus.windows(reading.count, reading.context + reading.length)
+    moe = watched_moe(decoder, cancel=cancel)
+    states = reading.empty(decoder.config)
+    for index, row in enumerate(token_ids):
+        for layer, seen in enumerate(decoder.forward(row, trace=True, moe=moe).moe_inputs):
+            states[layer, index] = seen[reading.context :]
+    return Inputs(states, "text", tuple(domains), token_ids, reading.context)
+
+
+def plan_reading(config: ModelConfig, corpus: Corpus, needs: Needs) -> Reading:
+    """What `capture` would read; InputError where model or texts are too short for it."""
     count = max(needs.batch_size, len(corpus.domains))
-    room = min(decoder.config.max_seq_len, corpus.longest_window(count))
+    room = min(config.max_seq_len, corpus.longest_window(count))
     context = min(CONTEXT, max(room - needs.seq_len, 0))
     length = min(needs.positions(count), room - context)
     if length < needs.seq_len:
@@ -139,38 +182,23 @@ def capture(
             found=needs.seq_len,
             hint="choose a smaller seq_len or batch_size, or give longer texts",
         )
-    domains, token_ids = corpus.windows(count, context + length)
-    moe = watched_moe(decoder, cancel=cancel)
-    states = [
-        np.stack(decoder.forward(row, trace=True, moe=moe).moe_inputs)[:, context:]
-        for row in token_ids
-    ]
-    return Inputs(_compact(np.stack(states, axis=1)), "text", tuple(domains), token_ids, context)
+    return Reading(count, context, length)
 
 
 def random_inputs(decoder: Decoder, needs: Needs, seed: int) -> Inputs:
     """Independent normal values: what no real layer is given, so results are marked with it."""
-    config = decoder.config
-    count = needs.batch_size
-    shape = (config.num_moe_layers, count, needs.positions(count), config.hidden_size)
-    states = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    return Inputs(
-        _compact(states), "random", ("random",) * count, np.zeros((count, 0), np.int64), 0
-    )
+    reading = random_reading(needs)
+    states = reading.empty(decoder.config)
+    shape, generator = states.shape[1:], np.random.default_rng(seed)
+    for layer in states:
+        layer[...] = generator.standard_normal(shape, np.float32)
+    kinds = ("random",) * reading.count
+    return Inputs(states, "random", kinds, np.zeros((reading.count, 0), np.int64), 0)
 
 
-def _compact(states: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(states, _dtype(states.size))
-
-
-def _dtype(size: int) -> np.dtype[Any]:
-    return np.dtype(np.float16 if size * 4 > LARGE_BYTES else np.float32)
-
-
-def num_bytes(config: ModelConfig, num_sequences: int, num_positions: int) -> int:
-    """What inputs of this size take."""
-    size = config.num_moe_layers * num_sequences * num_positions * config.hidden_size
-    return size * _dtype(size).itemsize
+def random_reading(needs: Needs) -> Reading:
+    """What `random_inputs` makes."""
+    return Reading(needs.batch_size, 0, needs.positions(needs.batch_size))
 
 
 def save_inputs(folder: Path, inputs: Inputs) -> None:

@@ -63,7 +63,7 @@ class Limits:
 
     def hardware(self, working_set_bytes: int, threads: int) -> HardwareSpec:
         """Measured limits for a working set, rounded down to a power of two."""
-        size = 1 << max(working_set_bytes.bit_length() - 1, 0)
+        size = working_set(working_set_bytes)
         threads = min(threads, usable_cores())
         spec = _fastest(measure_hardware(size, count) for count in sorted({1, threads}))
         self.measured[f"{size} bytes, {threads} threads"] = {
@@ -72,6 +72,11 @@ class Limits:
             "source": spec.source,
         }
         return spec
+
+
+def working_set(num_bytes: int) -> int:
+    """The power of two at or below: cells of nearly one size share a measurement."""
+    return 1 << max(num_bytes.bit_length() - 1, 0)
 
 
 def _fastest(specs: Iterable[HardwareSpec]) -> HardwareSpec:

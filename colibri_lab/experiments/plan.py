@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..config import ModelConfig
-from ..engine.buffers import memory_terms
 from ..reference import ExpertWeights, swiglu
 from .backends import pinned_blas
 from .grid import Cell
-from .inputs import num_bytes
+from .inputs import Reading, check_fit, load_inputs, plan_reading, random_reading
+from .memory import memory_terms
 from .run_store import reusable
 
 if TYPE_CHECKING:
@@ -34,24 +35,30 @@ class Plan:
 
     cells : in the order in which they would run.   reused : of them, in the run folder already.
     estimated_s : from a probe of this machine; within a factor of two or three.
-    memory_bytes : weights, expert slots and inputs.   disk_bytes : of the run folder.
+    memory : bytes of the arrays that are held when most are, by what they are.
+    disk_bytes : of the run folder.
     """
 
     cells: tuple[Cell, ...]
     reused: int
     design: str
     estimated_s: float
-    memory_bytes: int
+    memory: Mapping[str, int]
     disk_bytes: int
 
     @property
     def num_cells(self) -> int:
         return len(self.cells)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Without the interpreter, its libraries and the mapped checkpoint."""
+        return sum(self.memory.values())
+
     def __str__(self) -> str:
         return (
             f"{self.num_cells} cells ({self.design}), {self.reused} of them measured already; "
-            f"about {self.estimated_s:.0f} s, {self.memory_bytes / 2**20:.0f} MiB of memory, "
+            f"about {self.estimated_s:.0f} s, {self.memory_bytes / 2**20:.0f} MiB of arrays, "
             f"{self.disk_bytes / 2**20:.0f} MiB on disk"
         )
 
@@ -74,14 +81,31 @@ def make_plan(request: Request) -> Plan:
     cells = request.order()
     finished = reusable(request.folder, request.identity, request.settings.tolerance)
     todo = [cell for cell in cells if request.cell_id(cell) not in finished]
+    reading, inputs_bytes = _inputs(request)
     return Plan(
         cells=tuple(cells),
         reused=len(cells) - len(todo),
         design=request.grid.design,
         estimated_s=_seconds(request, todo),
-        memory_bytes=_memory_bytes(request, todo),
-        disk_bytes=_inputs_bytes(request) + 16 * len(todo) * request.settings.repeats,
+        memory=memory_terms(request, todo, inputs_bytes, reading),
+        disk_bytes=inputs_bytes + 16 * len(todo) * request.settings.repeats,
     )
+
+
+def _inputs(request: Request) -> tuple[Reading | None, int]:
+    """What is to be captured, None where a run has it already; and the bytes that it takes.
+
+    Refused, as the run would, where it cannot be what the grid needs.
+    """
+    stored = load_inputs(request.folder)
+    if stored is not None:
+        check_fit(stored, request.needs, request.folder)
+        return None, stored.hidden_states.nbytes
+    if request.inputs == "text" and request.corpus is not None:
+        reading = plan_reading(request.config, request.corpus, request.needs)
+    else:
+        reading = random_reading(request.needs)
+    return reading, reading.num_bytes(request.config)
 
 
 def _seconds(request: Request, cells: list[Cell]) -> float:
@@ -127,14 +151,6 @@ def _active(config: ModelConfig, num_tokens: int, top_k: int) -> float:
     return float(experts * (1 - (1 - top_k / experts) ** num_tokens))
 
 
-def _memory_bytes(request: Request, cells: list[Cell]) -> int:
-    """The reference's weights, the inputs, and the largest cell's engine."""
-    config = request.config
-    weights = _num_weights(config) * weight_dtype(config).itemsize
-    engines = [_engine_bytes(config, cell) for cell in cells]
-    return weights + 2 * _inputs_bytes(request) + max(engines, default=0)
-
-
 def weight_dtype(config: ModelConfig) -> np.dtype[Any]:
     """What the reference holds its weights in: float64 is faster, where there is room."""
     return np.dtype(np.float64 if 8 * _num_weights(config) <= LARGE_BYTES else np.float32)
@@ -143,23 +159,3 @@ def weight_dtype(config: ModelConfig) -> np.dtype[Any]:
 def _num_weights(config: ModelConfig) -> int:
     experts = config.num_moe_layers * config.moe.num_experts * config.moe.expert_params
     return experts + 2 * config.vocab_size * config.hidden_size
-
-
-def _engine_bytes(config: ModelConfig, cell: Cell) -> int:
-    if cell.expert_cache_slots is None:
-        return 0
-    return sum(
-        memory_terms(
-            config.moe,
-            config.num_moe_layers,
-            cell.expert_cache_slots,
-            cell.num_tokens,
-            cell.stream_count,
-        ).values()
-    )
-
-
-def _inputs_bytes(request: Request) -> int:
-    needs = request.needs
-    sequences = max(needs.batch_size, len(request.corpus.domains) if request.corpus else 0)
-    return num_bytes(request.config, sequences, needs.positions(sequences))

@@ -24,6 +24,11 @@ class Corpus:
     domains: Mapping[str, NDArray[np.int64]]
     digest: str
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the token ids."""
+        return sum(ids.nbytes for ids in self.domains.values())
+
     def windows(self, count: int, length: int, first: int = 0) -> tuple[list[str], Any]:
         """`count` sequences that do not overlap, the domains taking turns.
 
