@@ -12,22 +12,22 @@ driver is present, `enable` does nothing and the script runs on the GPU.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
-
-from .driver import (
-    Fault,
-    clear_fault,
-    current_gpu,
-    enable,
-    has_real_driver,
-    is_enabled,
-    last_fault,
-    set_seed,
-)
-from .gpus import GPUS, Gpu
 
 if TYPE_CHECKING:
     from .analysis import FoundError, observe
+    from .driver import (
+        Fault,
+        clear_fault,
+        current_gpu,
+        enable,
+        has_real_driver,
+        is_enabled,
+        last_fault,
+        set_seed,
+    )
+    from .gpus import GPUS, Gpu
 
 __all__ = [
     "GPUS",
@@ -44,10 +44,11 @@ __all__ = [
     "set_seed",
 ]
 
+# The compiler command imports this package at each call: nothing is imported before it is used.
+_HOMES = {"FoundError": "analysis", "observe": "analysis", "GPUS": "gpus", "Gpu": "gpus"}
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("FoundError", "observe"):
-        from . import analysis
-
-        return getattr(analysis, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'driver')}"), name)

@@ -61,7 +61,9 @@ def current_gpu() -> Gpu:
     raises : RuntimeError where emulation is off.
     """
     if not _enabled:
-        raise RuntimeError("the emulated driver is not loaded: call colibri_lab.simt.enable() first")
+        raise RuntimeError(
+            "the emulated driver is not loaded: call colibri_lab.simt.enable() first"
+        )
     return _enabled["gpu"]
 
 
