@@ -110,6 +110,8 @@ template <unsigned n, class Parent = void> class thread_block_tile {
   static_assert(n <= 32 && (n & (n - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
 
  public:
+  thread_block_tile() = default;
+  template <class Other> thread_block_tile(const thread_block_tile<n, Other> &) {}
   unsigned lanes() const {
     unsigned all = n == 32 ? 0xffffffffu : (1u << (n & 31)) - 1;
     return all << (simt::lane() & ~(n - 1u));

@@ -98,7 +98,7 @@ void run(Queued &queued, Context &context) {
   launch.number = ++num_launches;
   simt_analysis_begin_launch(&launch);
   int code = simt_run_grid(&launch, &fault);
-  SimtFault found = {};
+  SimtFault found = fault;
   int finding = simt_analysis_end_launch(&launch, &found);
   if (!code && finding) code = finding, fault = found;
   if (!code) return;
