@@ -1,5 +1,7 @@
 // Blocks that have ended, taken in the order of their numbers whatever worker ran them: races
 // between blocks, and the sectors for the L2 model.
+#include <algorithm>
+
 #include "analysis.h"
 
 namespace analysis {
@@ -127,6 +129,8 @@ static void recycle(std::unique_ptr<Block> block) {
   block->stream.clear();
   block->conflicts.clear();
   block->grid_barriers.clear();
+  if (!block->parts.empty())  // cells point into them
+    for (std::vector<Cell> &cells : block->cells) std::fill(cells.begin(), cells.end(), Cell{});
   block->parts.clear();
   std::lock_guard hold(queue_lock);
   if (idle.size() < 64) idle.push_back(std::move(block));

@@ -34,6 +34,8 @@ static int look(struct dl_phdr_info *info, size_t, void *data) {
   module->base = info->dlpi_addr;
   module->bytes = end;
   module->path = info->dlpi_name ? info->dlpi_name : "";
+  if (module->path.compare(0, 11, "/proc/self/") == 0)  // another process will read it
+    module->path = "/proc/" + std::to_string(getpid()) + module->path.substr(10);
   return 1;
 }
 
