@@ -153,6 +153,7 @@ SIMT_UNARY(normcdfinv, -1.41421356237309504880 * simt::inverse_erfc(2 * x))
 SIMT_UNARY(erfcx, __builtin_exp(x * x) * __builtin_erfc(x))
 #undef SIMT_UNARY
 
+SIMT_FN void sincos(float x, float *s, float *c) { *s = ::sinf(x); *c = ::cosf(x); }
 SIMT_FN void sincospi(double x, double *s, double *c) { *s = sinpi(x); *c = cospi(x); }
 SIMT_FN void sincospif(float x, float *s, float *c) { *s = sinpif(x); *c = cospif(x); }
 SIMT_FN double rhypot(double x, double y) { return 1 / __builtin_hypot(x, y); }
