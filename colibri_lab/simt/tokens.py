@@ -99,9 +99,13 @@ def split(source: str) -> Tokens:
     """Tokens of what `-E` printed. System headers and directives are opaque."""
     tokens = Tokens()
     at, is_system = 0, False
+    own: set[str] = set()
     for marker in _MARKER.finditer(source):
         _add(tokens, source[at : marker.start()], is_system)
-        is_system = "3" in marker[3].split()
+        # The compiler also marks so what a system header's macro expands to in the user's file.
+        is_system = "3" in marker[3].split() and marker[2] not in own
+        if not is_system:
+            own.add(marker[2])
         at = marker.start()
     _add(tokens, source[at:], is_system)
     return tokens

@@ -1,0 +1,201 @@
+"""Warp intrinsics: lanes meet by mask, in converged and in diverged code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simt.grids import Module
+
+SOURCE = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+#define ALL 0xffffffffu
+
+template <typename T> __device__ void shuffles(const T *in, T *out, int arg, int width) {
+  int t = threadIdx.x, n = blockDim.x;
+  T v = in[t];
+  out[t] = __shfl_sync(ALL, v, arg, width);
+  out[n + t] = __shfl_up_sync(ALL, v, arg, width);
+  out[2 * n + t] = __shfl_down_sync(ALL, v, arg, width);
+  out[3 * n + t] = __shfl_xor_sync(ALL, v, arg, width);
+}
+extern "C" {
+__global__ void shuffle_int(const int *in, int *out, int arg, int width) { shuffles(in, out, arg, width); }
+__global__ void shuffle_double(const double *in, double *out, int arg, int width) { shuffles(in, out, arg, width); }
+__global__ void votes(const int *in, unsigned *out) {
+  int t = threadIdx.x, v = in[t], p;
+  unsigned *o = out + t * 8;
+  o[0] = __ballot_sync(ALL, v & 1);
+  o[1] = __any_sync(ALL, v == 7);
+  o[2] = __all_sync(ALL, v < 8);
+  o[3] = __match_any_sync(ALL, v);
+  o[4] = __match_all_sync(ALL, v, &p);
+  o[5] = p;
+  o[6] = __reduce_add_sync(ALL, (unsigned)v);
+  o[7] = __reduce_max_sync(ALL, (unsigned)v);
+}
+__global__ void halves(int *out) {
+  int t = threadIdx.x, v = t;
+  unsigned mask = t < 16 ? 0xffffu : 0xffff0000u;
+  if (t < 16) {
+    for (int d = 8; d; d >>= 1) v += __shfl_xor_sync(mask, v, d);
+  } else {
+    for (int d = 8; d; d >>= 1) v = max(v, __shfl_xor_sync(mask, v, d));
+    __syncwarp(mask);
+  }
+  out[t] = v;
+}
+__global__ void other_lines(int *out) {
+  int t = threadIdx.x, v;
+  if (t % 2) v = __shfl_sync(ALL, t, 5);
+  else v = __shfl_sync(ALL, t + 100, 5);
+  out[t] = v;
+}
+__global__ void active(unsigned *out) {
+  int t = threadIdx.x;
+  if (t % 3 == 0) out[t] = __activemask();
+  else if (t % 3 == 1) out[t] = __activemask();
+  else out[t] = 0;
+}
+__global__ void aggregated(int *counter, int *place) {
+  int t = threadIdx.x + blockIdx.x * blockDim.x;
+  if (t % 3 == 0) {
+    unsigned mask = __activemask();
+    int leader = __ffs(mask) - 1, lane = threadIdx.x % 32, base;
+    if (lane == leader) base = atomicAdd(counter, __popc(mask));
+    base = __shfl_sync(mask, base, leader);
+    place[t] = base + __popc(mask & ((1u << lane) - 1));
+  }
+}
+__global__ void some_left(int *out) {
+  int t = threadIdx.x;
+  if (t >= 20) return;
+  out[t] = __ballot_sync(ALL, t % 2);
+}
+__global__ void grouped(const int *in, int *out) {
+  auto block = cg::this_thread_block();
+  auto warp = cg::tiled_partition<32>(block);
+  auto tile = cg::tiled_partition<8>(warp);
+  int t = block.thread_rank(), v = in[t];
+  int *o = out + t * 8;
+  o[0] = cg::reduce(tile, v, cg::plus<int>());
+  o[1] = cg::reduce(warp, v, cg::greater<int>());
+  o[2] = tile.shfl_xor(v, 3);
+  o[3] = tile.ballot(v > 3);
+  o[4] = cg::inclusive_scan(tile, v);
+  o[5] = cg::exclusive_scan(tile, v, cg::plus<int>());
+  o[6] = tile.meta_group_rank() * 100 + tile.thread_rank();
+  if (v % 2) {
+    auto odd = cg::coalesced_threads();
+    o[7] = odd.size() * 100 + odd.thread_rank();
+  } else {
+    o[7] = -1;
+  }
+  block.sync();
+}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module():
+    made = Module(SOURCE)
+    yield made
+    made.close()
+
+
+def _shuffled(v, arg, width):
+    """What CUDA's guide says each lane reads, lane by lane."""
+    out = np.zeros((4, len(v)), v.dtype)
+    for t in range(len(v)):
+        base, lane = t - t % 32, t % 32
+        start, place = lane - lane % width, lane % width
+        up = lane - arg if place - arg >= 0 else lane
+        down = lane + arg if place + arg < width else lane
+        xor = lane ^ arg
+        if xor >= start + width:
+            xor = lane
+        out[:, t] = v[[base + start + arg % width, base + up, base + down, base + xor]]
+    return out
+
+
+@pytest.mark.parametrize("width", [32, 16, 4])
+@pytest.mark.parametrize("arg", [0, 1, 3, 9])
+@pytest.mark.parametrize("kernel,dtype", [("shuffle_int", np.int32), ("shuffle_double", float)])
+def test_shuffles(module, kernel, dtype, arg, width):
+    v = (np.arange(64) * 7 % 61).astype(dtype)
+    out = np.zeros((4, 64), dtype)
+    module.run(kernel, 1, 64, v, out, np.int32(arg), np.int32(width))
+    np.testing.assert_array_equal(out, _shuffled(v, arg, width))
+
+
+@pytest.mark.parametrize("values", ["mixed", "same"])
+def test_votes_matches_and_reductions(module, values):
+    v = np.random.default_rng(3).integers(0, 8, 64).astype(np.int32)
+    if values == "same":
+        v[:] = 7
+    out = np.zeros((64, 8), np.uint32)
+    module.run("votes", 1, 64, v, out)
+    for t in range(64):
+        warp = v[t - t % 32 : t - t % 32 + 32]
+        bits = lambda p: int(sum(1 << i for i in range(32) if p[i]))  # noqa: E731
+        same = (warp == warp[0]).all()
+        expected = [
+            bits(warp & 1), (warp == 7).any(), (warp < 8).all(), bits(warp == v[t]),
+            0xFFFFFFFF if same else 0, same, warp.sum(), warp.max(),
+        ]  # fmt: skip
+        np.testing.assert_array_equal(out[t], expected)
+
+
+def test_two_halves_of_a_warp_in_different_code(module):
+    out = np.zeros(32, np.int32)
+    module.run("halves", 1, 32, out)
+    np.testing.assert_array_equal(out, [120] * 16 + [31] * 16)
+
+
+def test_lanes_meet_from_different_lines(module):
+    out = np.zeros(32, np.int32)
+    module.run("other_lines", 1, 32, out)
+    np.testing.assert_array_equal(out, [5] * 32)
+
+
+def test_activemask_names_those_of_the_same_branch(module):
+    out = np.zeros(32, np.uint32)
+    module.run("active", 1, 32, out)
+    by_branch = [sum(1 << i for i in range(32) if i % 3 == r) for r in range(2)] + [0]
+    np.testing.assert_array_equal(out, [by_branch[t % 3] for t in range(32)])
+
+
+def test_atomics_aggregated_by_warp(module):
+    counter, place = np.zeros(1, np.int32), np.full(300, -1, np.int32)
+    module.run("aggregated", 3, 100, counter, place)
+    assert counter[0] == 100
+    np.testing.assert_array_equal(np.sort(place[::3]), np.arange(100))
+
+
+def test_lanes_that_left_are_not_waited_for(module):
+    out = np.zeros(20, np.int32)
+    module.run("some_left", 1, 32, out)
+    np.testing.assert_array_equal(out, [0xAAAAA] * 20)
+
+
+def test_cooperative_groups(module):
+    v = np.random.default_rng(5).integers(0, 9, 64).astype(np.int32)
+    out = np.zeros((64, 8), np.int32)
+    module.run("grouped", 1, 64, v, out)
+    tiles = v.reshape(8, 8)
+    sums = np.cumsum(tiles, 1)
+    expected = np.zeros((64, 8), int)
+    for t in range(64):
+        tile, at = divmod(t, 8)
+        warp = v[t - t % 32 : t - t % 32 + 32]
+        odd = warp % 2 == 1
+        expected[t] = [
+            tiles[tile].sum(), warp.max(), tiles[tile, at ^ 3],
+            sum(1 << i for i in range(8) if tiles[tile, i] > 3),
+            sums[tile, at], sums[tile, at] - v[t], tile * 100 + at,
+            odd.sum() * 100 + odd[: t % 32].sum() if v[t] % 2 else -1,
+        ]  # fmt: skip
+    np.testing.assert_array_equal(out, expected)
