@@ -92,9 +92,18 @@ def test_out_of_bounds_names_thread_and_buffer(run):
     assert (one.block, one.thread) == ((4, 0, 0), (0, 0, 0))
     assert "0 bytes past the end of buffer" in one.detail
     assert f"({4 * N} bytes)" in one.detail
+
+
+def test_before_the_start_names_the_buffer(run):
     one = run("before_the_start", in_out).errors[0]
     assert one.thread == (0, 0, 0)
     assert "4 bytes before buffer" in one.detail
+
+
+def test_past_a_module_variable(run):
+    one = run("module_variable", out).errors[0]
+    assert one.thread == (16, 0, 0)
+    assert "0 bytes past the end of module variable" in one.detail
 
 
 UNWRITTEN = [

@@ -127,7 +127,7 @@ static std::string buffer_name(const SimtAllocation &found) {
 // "40 bytes past the end of buffer 3", from the nearest allocation within a mebibyte.
 static std::string whereabouts(uint64_t address) {
   SimtAllocation near{};
-  for (uint64_t step = 0; step <= 1 << 20; step += 256) {
+  for (uint64_t step = 0; step <= 1 << 20; step += step < 256 ? 4 : 256) {
     if (simt_find_allocation(reinterpret_cast<void *>(address - step), &near) && !near.is_freed &&
         address >= near.base + near.bytes)
       return std::to_string(address - near.base - near.bytes) + " bytes past the end of " +
