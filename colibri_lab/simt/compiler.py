@@ -31,6 +31,7 @@ _OPTIMISE = (
     "-ffunction-sections",
     "-fdata-sections",
     "-fno-stack-protector",
+    "-fno-optimize-sibling-calls",  # a return address names the line that called
     "-w",
 )
 _SPEAKS = "nvcc: NVIDIA (R) Cuda compiler driver (emulated on the CPU by colibri_lab.simt)"
@@ -147,6 +148,7 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
     except RewriteError as error:
         raise CompileError(str(error)) from None
     flags = [*_OPTIMISE, *_native_flags(), f"-std=gnu++{args.std}", *args.compiler]
+    flags.append(f"-fdebug-prefix-map={Path.cwd()}=.")  # PyCUDA's folder is gone after the compile
     is_instrumented = bool(analysis_flags.chosen())
     if is_instrumented:
         flags += analysis_flags.instrument_flags(is_clang(compiler))
@@ -157,6 +159,9 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
         obj = ObjectFile(made)
         kernels = obj.kernels()
         lay_out_shared(obj, kernels)
+        local = [name for k in kernels for name in k.local_names]
+        if local:  # kernels made for a lambda: the table could not name them
+            _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
         variables = obj.variables(rewritten.globals)
         text = table(kernels, variables, rewritten.constants, source, is_instrumented)
         assembly = Path(folder) / "table.s"

@@ -43,6 +43,7 @@ class Kernel:
     num_args: int
     max_threads: int
     reached: set[int]  # sections
+    local_names: list[str]
     static_bytes: int = 0
     window_bytes: int = 0
 
@@ -153,6 +154,7 @@ class ObjectFile:
             num_args,
             max_threads,
             self.reach(call.section),
+            [s.name for key, s in found.items() if s.is_local and key != "function"],
         )
 
     def slots(self) -> list[Slot]:

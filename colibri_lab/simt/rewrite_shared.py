@@ -23,6 +23,10 @@ def rewrite_shared(tokens: Tokens, i: int, scope: str, counter: int) -> int:
     dropped = {"extern", "static", "__shared__", "__device__", "inline"}
     words = [w for w in words if not (tokens.kind[w] in ("word",) and tokens.text[w] in dropped)]
     words = [w for w in words if tokens.kind[w] != "string"]
+    if any(tokens.text[w] == "=" for w in words):
+        raise RewriteError(
+            f"{locate(tokens, place)}: error: a __shared__ variable cannot be initialised"
+        )
     parts = split_commas(tokens, words)
     head, first = split_declarator(tokens, parts[0])
     spec = " ".join(tokens.text[w] for w in head)
@@ -33,10 +37,6 @@ def rewrite_shared(tokens: Tokens, i: int, scope: str, counter: int) -> int:
         before, name, after = around_name(tokens, declarator)
         if not name:
             raise RewriteError(f"{locate(tokens, place)}: error: cannot read this __shared__ line")
-        if "=" in after.split():
-            raise RewriteError(
-                f"{locate(tokens, place)}: error: a __shared__ variable cannot be initialised"
-            )
         kind = f"simt_type{counter}"
         lines.append(f"typedef simt_spec{base} {before} {kind} {after};")
         value = f"::simt::dynamic_shared<{kind}>()"

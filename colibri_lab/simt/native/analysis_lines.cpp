@@ -117,8 +117,12 @@ static bool is_header(const std::string &file) {
 
 // One answer of addr2line -i: the frames of a place, innermost first. The user's own is wanted.
 static std::string choose(const std::vector<std::string> &frames) {
-  for (const std::string &frame : frames)
-    if (!is_header(frame)) return frame.substr(0, frame.find(" ("));
+  for (const std::string &frame : frames) {
+    if (is_header(frame)) continue;
+    size_t from = 0;  // the compiler's own folder is "."
+    while (frame.compare(from, 2, "./") == 0) from += 2;
+    return frame.substr(from, frame.find(" (") - from);
+  }
   return frames.empty() || frames[0][0] == '?' ? "" : frames[0].substr(0, frames[0].find(" ("));
 }
 

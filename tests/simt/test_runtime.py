@@ -1,0 +1,186 @@
+"""Faults in kernels, deadlocks, interrupts, printing, and what ten thousand launches leave."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.simt.grids import LaunchError, Module, library
+
+SOURCE = r"""
+#include <assert.h>
+#include <stdio.h>
+extern "C" {
+__device__ int deeper(int n) { volatile char room[200]; room[n % 200] = 1; return deeper(n + 1) + room[0]; }
+
+__global__ void bad_store(int *p, int who) {
+  if (threadIdx.x == who && blockIdx.x == 2)
+    p[1ll << 40] = 1;  // line 9
+}
+__global__ void bad_copy(char *p) { memcpy(p, (const char *)16, 3000 + p[0]); }
+__global__ void divide(int *p) { p[0] = 7 / p[0]; }
+__global__ void endless_recursion(int *p) { p[0] = deeper(0); }
+__global__ void asserted(int *p) { assert(threadIdx.x != 3); p[threadIdx.x] = 1; }
+__global__ void trapped(int *p) { if (threadIdx.x == 5) __trap(); p[threadIdx.x] = 1; }
+__global__ void divergent(int *p) {
+  if (threadIdx.x < 40) {
+    __syncthreads();  // line 18
+  } else {
+    __shfl_sync(0xffffffffu, p[0], 0);  // line 20
+  }
+}
+__global__ void wrong_mask(int *p) { p[threadIdx.x] = __shfl_sync(0xffffu, threadIdx.x, 0); }
+__global__ void forever(volatile int *p) { while (p[0] == 0) {} }
+__global__ void forever_at_barriers(volatile int *p) { while (p[0] == 0) __syncthreads(); }
+__global__ void flag(volatile int *p) {
+  if (threadIdx.x == 0) { while (p[0] == 0) {} p[1] = 2; }
+  if (threadIdx.x == 70) p[0] = 1;
+}
+__global__ void spin_lock(int *lock, int *total) {
+  while (atomicExch(lock, 1) == 1) {}
+  total[0]++;
+  __threadfence();
+  atomicExch(lock, 0);
+}
+__global__ void printing(int n) {
+  if (threadIdx.x < n) printf("block %d thread %d %s %5.2f%%\n", blockIdx.x, threadIdx.x, "says", 1.5);
+}
+__global__ void clocks(long long *out) {
+  long long begin = clock64();
+  __syncthreads();
+  out[threadIdx.x] = clock64() - begin;
+}
+__global__ void ptx(int *p) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(p[0])); }
+__global__ void stale(unsigned *out) { __shared__ unsigned s[64]; out[threadIdx.x] = s[threadIdx.x]; }
+__global__ void square(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= x[blockIdx.x * blockDim.x + threadIdx.x]; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module():
+    made = Module(SOURCE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def memory():
+    return np.zeros(256, np.int32)
+
+
+def _fault(module, name, grid, block, *args):
+    with pytest.raises(LaunchError) as caught:
+        module.run(name, grid, block, *args)
+    return caught.value
+
+
+def _still_works(module):
+    x = np.arange(640, dtype=np.float32)
+    module.run("square", 10, 64, x)
+    np.testing.assert_array_equal(x, np.arange(640.0) ** 2)
+
+
+def test_a_bad_address(module, memory):
+    fault = _fault(module, "bad_store", 4, 64, memory, np.int32(37))
+    assert fault.code == 700
+    assert (fault.block, fault.thread) == ((2, 0, 0), (37, 0, 0))
+    for part in ("kernel.cu:9", "bad_store", "block (2, 0, 0)", "thread (37, 0, 0)", "illegal"):
+        assert part in str(fault)
+    _still_works(module)
+
+
+def test_a_bad_address_in_a_library_function(module):
+    fault = _fault(module, "bad_copy", 1, 1, np.zeros(4096, np.uint8))
+    assert fault.code == 700
+    assert "kernel.cu:11" in str(fault)
+
+
+@pytest.mark.parametrize(
+    "name,code,says",
+    [
+        ("divide", 719, "division by zero"),
+        ("endless_recursion", 714, "stack overflow"),
+        ("asserted", 710, "`threadIdx.x != 3`"),
+        ("trapped", 719, "__trap"),
+        ("wrong_mask", 719, "lane 16 calls __shfl_sync with the mask 0x0000ffff"),
+        ("ptx", 801, "inline PTX (mov.u32 0, laneid;) is not emulated"),
+    ],
+)
+def test_faults(module, memory, name, code, says, capfd):
+    fault = _fault(module, name, 2, 64, memory)
+    assert fault.code == code
+    assert says in str(fault)
+    assert "kernel.cu:" in str(fault)
+    printed = capfd.readouterr().err
+    assert ("Assertion `threadIdx.x != 3` failed" in printed) == (name == "asserted")
+    _still_works(module)
+
+
+def test_a_deadlock_is_told_by_line(module, memory):
+    fault = _fault(module, "divergent", 1, 64, memory)
+    assert fault.code == 702
+    assert "40 threads wait in __syncthreads at kernel.cu:18" in str(fault)
+    assert "24 threads wait in __shfl_sync at kernel.cu:20" in str(fault)
+    _still_works(module)
+
+
+@pytest.mark.parametrize("name", ["forever", "forever_at_barriers"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_interrupts(module, memory, name, workers):
+    timer = threading.Timer(0.2, library().simt_cancel)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(LaunchError, match="interrupted") as caught:
+        module.run(name, 4, 64, memory, workers=workers)
+    assert caught.value.code == 719
+    assert time.monotonic() - started < 10
+    timer.join()
+    _still_works(module)
+
+
+def test_threads_that_wait_for_each_other_without_a_barrier(module, memory):
+    module.run("flag", 1, 128, memory)
+    assert list(memory[:2]) == [1, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_spin_locks(module, memory, workers):
+    lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    module.run("spin_lock", 30, 64, lock, total, workers=workers)
+    assert total[0] == 30 * 64
+
+
+def test_printing(module, capfd):
+    module.run("printing", 2, 64, np.int32(2))
+    lines = sorted(capfd.readouterr().out.splitlines())
+    assert lines == [f"block {b} thread {t} says  1.50%" for b in (0, 1) for t in (0, 1)]
+
+
+def test_clocks_only_grow(module):
+    out = np.zeros(64, np.int64)
+    module.run("clocks", 1, 64, out)
+    assert (out > 0).all()
+
+
+def test_shared_memory_does_not_begin_as_zeros(module, memory):
+    out = np.zeros(64, np.uint32)
+    module.run("stale", 1, 64, out)
+    np.testing.assert_array_equal(out, 0xFFFFFFFF)
+
+
+def test_ten_thousand_launches_leave_nothing(module):
+    x = np.ones(640, np.float32)
+
+    def launch(times):
+        for _ in range(times):
+            module.run("square", 10, 64, x)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = launch(500)
+    after = launch(10_000)
+    assert after - before < 2048  # KiB
