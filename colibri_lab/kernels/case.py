@@ -1,0 +1,48 @@
+"""What a kernel is called with, for checks and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SENTINEL = 0xA5  # every byte of what a kernel is to write, before it runs
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of one launch, in the kernel's own order.
+
+    arguments : name -> array, whole number, or None for a null pointer. Arrays that are only
+    written have the values of `SENTINEL`.
+    writes : names of what the kernel writes; all other arrays must stay as they are.
+    written : name -> how much of it, in elements from its start, is to be written: no more may be.
+    any_order : names that may come in any order within each expert's rows.
+    """
+
+    label: str
+    arguments: Mapping[str, Any]
+    writes: tuple[str, ...]
+    written: Mapping[str, int] = field(default_factory=dict)
+    any_order: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The whole numbers among the arguments."""
+        return {name: int(v) for name, v in self.arguments.items() if isinstance(v, int)}
+
+    @property
+    def least_bytes(self) -> int:
+        """Each array once: what must be moved at the least, were nothing read twice."""
+        arrays = {name: v for name, v in self.arguments.items() if isinstance(v, np.ndarray)}
+        parts = {name: self.written.get(name, array.size) for name, array in arrays.items()}
+        return sum(parts[name] * array.itemsize for name, array in arrays.items())
+
+
+def unwritten(shape: tuple[int, ...] | int, dtype: Any) -> NDArray[Any]:
+    """An array that shows what is left of it unwritten."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.full(size, SENTINEL, np.uint8).view(dtype).reshape(shape)

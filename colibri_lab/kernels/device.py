@@ -1,0 +1,104 @@
+"""The device that kernels run on: a GPU, or without one the emulated driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..errors import DeviceUnavailable, WorkFailed
+from .catalog import FOLDER, MACROS, Kernel
+from .geometry import Launch
+
+DEFAULT_GPU = "A100"  # what the emulated device is, where there is no other
+
+
+class Device:
+    """One device with its primary context current: compiles, and launches.
+
+    emulated : no GPU computes here; times mean nothing.   capability : as ``8.0``.
+    """
+
+    def __init__(self, driver: Any, device: Any, *, emulated: bool) -> None:
+        self.driver, self.emulated = driver, emulated
+        self.name: str = device.name()
+        self.capability = "{}.{}".format(*device.compute_capability())
+        self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+    def function(self, kernel: Kernel, dtype: str, options: Sequence[str] = ()) -> Any:
+        """A kernel, compiled for a storage dtype; WorkFailed with the compiler's words else."""
+        key = (kernel.file, (*MACROS[dtype], *options))
+        if key not in self._modules:
+            self._modules[key] = self._compile(kernel, key[1])
+        return self._modules[key].get_function(kernel.entry)
+
+    def _compile(self, kernel: Kernel, options: Sequence[str]) -> Any:
+        from pycuda.compiler import SourceModule
+        from pycuda.driver import CompileError
+
+        # Errors then name the file itself, not a copy of it in a folder of temporary files.
+        source = f'#line 1 "{kernel.path}"\n{kernel.path.read_text(encoding="utf-8")}'
+        try:
+            return SourceModule(
+                source, options=list(options), include_dirs=[str(FOLDER)], no_extern_c=True
+            )
+        except CompileError as error:
+            raise WorkFailed(
+                "a kernel does not compile",
+                path=kernel.path,
+                found=str(error.stderr or error)[-2000:],
+                hint="the compiler's words name file and line",
+            ) from error
+
+    def launch(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+        """Run and wait; nothing where the grid is empty.   arguments : as PyCUDA takes them."""
+        if launch.is_empty:
+            return
+        function(*arguments, grid=launch.grid, block=launch.block, shared=launch.shared)
+        self.driver.Context.synchronize()
+
+
+@contextmanager
+def open_device(gpu: str = DEFAULT_GPU) -> Iterator[Device]:
+    """The first GPU; on a machine without one, an emulated one of this model.
+
+    Its primary context is retained, so that libraries on the same device share it.
+    Raises DeviceUnavailable where PyCUDA is not installed or finds no device.
+    """
+    from .. import simt
+
+    emulated = not simt.has_real_driver()
+    try:
+        if emulated:
+            simt.enable(gpu)
+        import pycuda.driver as driver
+    except ImportError as error:
+        raise DeviceUnavailable(
+            "PyCUDA is not installed",
+            found=str(error),
+            hint="pip install 'colibri-lab[gpu]'; without a GPU: docs/cuda-without-a-gpu.md",
+        ) from error
+    driver.init()
+    if driver.Device.count() == 0:
+        raise DeviceUnavailable("there is no CUDA device", expected="one or more", found=0)
+    device = driver.Device(0)
+    context = device.retain_primary_context()
+    context.push()
+    try:
+        yield Device(driver, device, emulated=emulated)
+    finally:
+        context.pop()
+
+
+def on_device(driver: Any, value: Any) -> Any:
+    """An argument as PyCUDA takes it: arrays in the device's memory, numbers as int32."""
+    if value is None:
+        return np.uintp(0)
+    if not isinstance(value, np.ndarray):
+        return np.int32(value)
+    memory = driver.mem_alloc(max(value.nbytes, 4))
+    if value.nbytes:
+        driver.memcpy_htod(memory, np.ascontiguousarray(value))
+    return memory
