@@ -102,6 +102,18 @@ def compile_text(source: str, *options: str, name: str = "kernel.cu") -> bytes:
             os.chdir(before)
 
 
+def source(name: str) -> str:
+    """The text of a .cu file beside the tests."""
+    return (Path(__file__).parent / name).read_text()
+
+
+def marked_line(name: str, mark: str) -> str:
+    """`kernel.cu:12`, where line 12 of a .cu file here ends with `//! mark`."""
+    lines = source(name).splitlines()
+    (found,) = (n for n, line in enumerate(lines, 1) if line.endswith(f"//! {mark}"))
+    return f"kernel.cu:{found}"
+
+
 class Module:
     """A compiled source; kernels are called by name."""
 

@@ -12,55 +12,12 @@ from colibri_lab.simt import compiler
 from colibri_lab.simt.compiler import CompileError
 from colibri_lab.simt.nvcc_arguments import parse
 from tests.simt.grids import Module, compile_text
-
-NESTED = r"""
-#include <cuda_fp16.h>
-#define KERNEL __global__ void
-extern "C" {
-extern "C" { __global__ void inner(int *o) { o[0] = 1; } }
-KERNEL by_macro(int *o) { o[0] = 2; }
-}
-extern "C" __global__ void single(int *o) { o[0] = 3; }
-__global__ void mangled(int *o, float) { o[0] = 4; }
-static __global__ void overloaded(int *o) { o[0] = 5; }
-__global__ void overloaded(float *o) { o[0] = 6; }
-namespace a { namespace b {
-__global__ void deep(int *o);
-}}
-__global__ void a::b::deep(int *o) { o[0] = 7; }
-namespace {
-__global__ __launch_bounds__(64) void hidden(int *o) { o[0] = 8; }
-}
-template <typename T, int N, bool = true, typename... Rest>
-__global__ void __launch_bounds__(N, 1) made(T *o, const T x, Rest... rest) {
-  __shared__ T tile[N];
-  tile[threadIdx.x] = x;
-  __syncthreads();
-  o[threadIdx.x] = tile[N - 1 - threadIdx.x] + sizeof...(rest);
-}
-template __global__ void made<int, 32>(int *, const int);
-template __global__ void made<double, 64, false, int, float>(double *, const double, int, float);
-template <typename T> __global__ void special(T *o) { o[0] = 1; }
-template <> __global__ void special<float>(float *o) { o[0] = 9; }
-template <class T> struct Box { T v; };
-template <class T> __device__ T twice(T v) { return v + v; }
-template <class F> __global__ void apply(F f, float *o) { o[threadIdx.x] = f(o[threadIdx.x]); }
-void host_code(float *p) {
-  auto f = [] __device__(float v) { return twice(v); };
-  apply<<<dim3(1), 32, 0, 0>>>(f, p);
-  special<int><<<1, 1>>>((int *)p);
-}
-__global__ void by_value(Box<double> box, char c, half h, double *o, dim3 d) {
-  o[0] = box.v + c; o[1] = __half2float(h) + d.y;
-}
-namespace a { __device__ float table[3] = {1, 2, 3}; __constant__ int size; }
-static __device__ int kept;
-"""
+from tests.simt.grids import source as text_of
 
 
 @pytest.fixture(scope="module")
 def nested():
-    made = Module(NESTED)
+    made = Module(text_of("nesting.cu"))
     yield made
     made.close()
 
@@ -78,7 +35,7 @@ def test_kernels_are_found_in_any_nesting(nested):
 
 
 @pytest.mark.parametrize(
-    "kernel,value",
+    ("kernel", "value"),
     [("inner", 1), ("by_macro", 2), ("single", 3), ("_Z10overloadedPi", 5), ("_ZN1a1b4deepEPi", 7)],
 )
 def test_each_runs(nested, kernel, value):
@@ -125,7 +82,7 @@ def test_variables_in_namespaces(nested):
 
 
 @pytest.mark.parametrize(
-    "line,says",
+    ("line", "says"),
     [
         ("undeclared = 3;", "'undeclared' was not declared"),
         ("int x = ;", "expected primary-expression"),
@@ -134,23 +91,21 @@ def test_variables_in_namespaces(nested):
     ],
 )
 def test_errors_name_the_users_own_line(line, says):
-    source = (
-        "// a comment\n#define TWO \\\n 2\n__global__ void k(int *o) {\n  o[0] = TWO;\n  LINE\n}\n"
-    )
+    head = "// a comment\n#define TWO \\\n 2\n__global__ void k(int *o) {\n  o[0] = TWO;\n"
     with pytest.raises(CompileError) as caught:
-        compile_text(source.replace("LINE", line), name="mine.cu")
-    text = str(caught.value).replace("‘", "'").replace("’", "'")
+        compile_text(f"{head}  {line}\n}}\n", name="mine.cu")
+    text = str(caught.value).replace("\u2018", "'").replace("\u2019", "'")
     assert "mine.cu:6:" in text
     assert says in text
 
 
 def test_line_directives_are_kept():
-    with pytest.raises(CompileError, match="real.cu:41:"):
+    with pytest.raises(CompileError, match=r"real\.cu:41:"):
         compile_text('#line 40 "real.cu"\n__global__ void k() {\n  nonsense;\n}\n')
 
 
 def test_a_kernel_must_be_a_function():
-    with pytest.raises(CompileError, match="kernel.cu:2: error: __global__"):
+    with pytest.raises(CompileError, match=r"kernel\.cu:2: error: __global__"):
         compile_text("\n__global__ int x;\n")
 
 
@@ -183,30 +138,11 @@ def test_macros_that_sources_ask_for():
 
 
 def test_arguments():
-    args = parse(
-        [
-            "--cubin",
-            "-arch=sm_86",
-            "-I/a",
-            "-I",
-            "/b",
-            "-DX=1",
-            "-D",
-            "Y",
-            "--use_fast_math",
-            "-Xptxas",
-            "-v",
-            "-O3",
-            "-std=c++20",
-            "--fmad=false",
-            "-Xcompiler",
-            "-fopenmp,-O2",
-            "--maxrregcount=32",
-            "-o",
-            "out.bin",
-            "k.cu",
-        ]
+    words = (
+        "--cubin -arch=sm_86 -I/a -I /b -DX=1 -D Y --use_fast_math -Xptxas -v -O3 -std=c++20 "
+        "--fmad=false -Xcompiler -fopenmp,-O2 --maxrregcount=32 -o out.bin k.cu"
     )
+    args = parse(words.split(" "))
     assert args.sources == ["k.cu"]
     assert args.passed == ["-I/a", "-I/b", "-DX=1", "-DY"]
     assert (args.arch, args.std, args.output, args.target) == (86, "20", "out.bin", "cubin")

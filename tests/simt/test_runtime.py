@@ -9,61 +9,12 @@ import time
 import numpy as np
 import pytest
 
-from tests.simt.grids import LaunchError, Module, library
-
-SOURCE = r"""
-#include <assert.h>
-#include <stdio.h>
-extern "C" {
-__device__ int deeper(int n) { volatile char room[200]; room[n % 200] = 1; return deeper(n + 1) + room[0]; }
-
-__global__ void bad_store(int *p, int who) {
-  if (threadIdx.x == who && blockIdx.x == 2)
-    p[1ll << 40] = 1;  // line 9
-}
-__global__ void bad_copy(char *p) { memcpy(p, (const char *)16, 3000 + p[0]); }
-__global__ void divide(int *p) { p[0] = 7 / p[0]; }
-__global__ void endless_recursion(int *p) { p[0] = deeper(0); }
-__global__ void asserted(int *p) { assert(threadIdx.x != 3); p[threadIdx.x] = 1; }
-__global__ void trapped(int *p) { if (threadIdx.x == 5) __trap(); p[threadIdx.x] = 1; }
-__global__ void divergent(int *p) {
-  if (threadIdx.x < 40) {
-    __syncthreads();  // line 18
-  } else {
-    __shfl_sync(0xffffffffu, p[0], 0);  // line 20
-  }
-}
-__global__ void wrong_mask(int *p) { p[threadIdx.x] = __shfl_sync(0xffffu, threadIdx.x, 0); }
-__global__ void forever(volatile int *p) { while (p[0] == 0) {} }
-__global__ void forever_at_barriers(volatile int *p) { while (p[0] == 0) __syncthreads(); }
-__global__ void flag(volatile int *p) {
-  if (threadIdx.x == 0) { while (p[0] == 0) {} p[1] = 2; }
-  if (threadIdx.x == 70) p[0] = 1;
-}
-__global__ void spin_lock(int *lock, int *total) {
-  while (atomicExch(lock, 1) == 1) {}
-  total[0]++;
-  __threadfence();
-  atomicExch(lock, 0);
-}
-__global__ void printing(int n) {
-  if (threadIdx.x < n) printf("block %d thread %d %s %5.2f%%\n", blockIdx.x, threadIdx.x, "says", 1.5);
-}
-__global__ void clocks(long long *out) {
-  long long begin = clock64();
-  __syncthreads();
-  out[threadIdx.x] = clock64() - begin;
-}
-__global__ void ptx(int *p) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(p[0])); }
-__global__ void stale(unsigned *out) { __shared__ unsigned s[64]; out[threadIdx.x] = s[threadIdx.x]; }
-__global__ void square(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= x[blockIdx.x * blockDim.x + threadIdx.x]; }
-}
-"""
+from tests.simt.grids import LaunchError, Module, library, marked_line, source
 
 
 @pytest.fixture(scope="module")
 def module():
-    made = Module(SOURCE)
+    made = Module(source("runtime.cu"))
     yield made
     made.close()
 
@@ -89,7 +40,13 @@ def test_a_bad_address(module, memory):
     fault = _fault(module, "bad_store", 4, 64, memory, np.int32(37))
     assert fault.code == 700
     assert (fault.block, fault.thread) == ((2, 0, 0), (37, 0, 0))
-    for part in ("kernel.cu:9", "bad_store", "block (2, 0, 0)", "thread (37, 0, 0)", "illegal"):
+    for part in (
+        marked_line("runtime.cu", "store"),
+        "bad_store",
+        "block (2, 0, 0)",
+        "thread (37, 0, 0)",
+        "illegal",
+    ):
         assert part in str(fault)
     _still_works(module)
 
@@ -97,11 +54,11 @@ def test_a_bad_address(module, memory):
 def test_a_bad_address_in_a_library_function(module):
     fault = _fault(module, "bad_copy", 1, 1, np.zeros(4096, np.uint8))
     assert fault.code == 700
-    assert "kernel.cu:11" in str(fault)
+    assert marked_line("runtime.cu", "copy") in str(fault)
 
 
 @pytest.mark.parametrize(
-    "name,code,says",
+    ("name", "code", "says"),
     [
         ("divide", 719, "division by zero"),
         ("endless_recursion", 714, "stack overflow"),
@@ -124,8 +81,9 @@ def test_faults(module, memory, name, code, says, capfd):
 def test_a_deadlock_is_told_by_line(module, memory):
     fault = _fault(module, "divergent", 1, 64, memory)
     assert fault.code == 702
-    assert "40 threads wait in __syncthreads at kernel.cu:18" in str(fault)
-    assert "24 threads wait in __shfl_sync at kernel.cu:20" in str(fault)
+    barrier, shuffle = (marked_line("runtime.cu", mark) for mark in ("barrier", "shuffle"))
+    assert f"40 threads wait in __syncthreads at {barrier}" in str(fault)
+    assert f"24 threads wait in __shfl_sync at {shuffle}" in str(fault)
     _still_works(module)
 
 

@@ -5,103 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simt.grids import Module
-
-SOURCE = r"""
-#include <cooperative_groups.h>
-#include <cooperative_groups/reduce.h>
-namespace cg = cooperative_groups;
-#define ALL 0xffffffffu
-
-template <typename T> __device__ void shuffles(const T *in, T *out, int arg, int width) {
-  int t = threadIdx.x, n = blockDim.x;
-  T v = in[t];
-  out[t] = __shfl_sync(ALL, v, arg, width);
-  out[n + t] = __shfl_up_sync(ALL, v, arg, width);
-  out[2 * n + t] = __shfl_down_sync(ALL, v, arg, width);
-  out[3 * n + t] = __shfl_xor_sync(ALL, v, arg, width);
-}
-extern "C" {
-__global__ void shuffle_int(const int *in, int *out, int arg, int width) { shuffles(in, out, arg, width); }
-__global__ void shuffle_double(const double *in, double *out, int arg, int width) { shuffles(in, out, arg, width); }
-__global__ void votes(const int *in, unsigned *out) {
-  int t = threadIdx.x, v = in[t], p;
-  unsigned *o = out + t * 8;
-  o[0] = __ballot_sync(ALL, v & 1);
-  o[1] = __any_sync(ALL, v == 7);
-  o[2] = __all_sync(ALL, v < 8);
-  o[3] = __match_any_sync(ALL, v);
-  o[4] = __match_all_sync(ALL, v, &p);
-  o[5] = p;
-  o[6] = __reduce_add_sync(ALL, (unsigned)v);
-  o[7] = __reduce_max_sync(ALL, (unsigned)v);
-}
-__global__ void halves(int *out) {
-  int t = threadIdx.x, v = t;
-  unsigned mask = t < 16 ? 0xffffu : 0xffff0000u;
-  if (t < 16) {
-    for (int d = 8; d; d >>= 1) v += __shfl_xor_sync(mask, v, d);
-  } else {
-    for (int d = 8; d; d >>= 1) v = max(v, __shfl_xor_sync(mask, v, d));
-    __syncwarp(mask);
-  }
-  out[t] = v;
-}
-__global__ void other_lines(int *out) {
-  int t = threadIdx.x, v;
-  if (t % 2) v = __shfl_sync(ALL, t, 5);
-  else v = __shfl_sync(ALL, t + 100, 5);
-  out[t] = v;
-}
-__global__ void active(unsigned *out) {
-  int t = threadIdx.x;
-  if (t % 3 == 0) out[t] = __activemask();
-  else if (t % 3 == 1) out[t] = __activemask();
-  else out[t] = 0;
-}
-__global__ void aggregated(int *counter, int *place) {
-  int t = threadIdx.x + blockIdx.x * blockDim.x;
-  if (t % 3 == 0) {
-    unsigned mask = __activemask();
-    int leader = __ffs(mask) - 1, lane = threadIdx.x % 32, base;
-    if (lane == leader) base = atomicAdd(counter, __popc(mask));
-    base = __shfl_sync(mask, base, leader);
-    place[t] = base + __popc(mask & ((1u << lane) - 1));
-  }
-}
-__global__ void some_left(int *out) {
-  int t = threadIdx.x;
-  if (t >= 20) return;
-  out[t] = __ballot_sync(ALL, t % 2);
-}
-__global__ void grouped(const int *in, int *out) {
-  auto block = cg::this_thread_block();
-  auto warp = cg::tiled_partition<32>(block);
-  auto tile = cg::tiled_partition<8>(warp);
-  int t = block.thread_rank(), v = in[t];
-  int *o = out + t * 8;
-  o[0] = cg::reduce(tile, v, cg::plus<int>());
-  o[1] = cg::reduce(warp, v, cg::greater<int>());
-  o[2] = tile.shfl_xor(v, 3);
-  o[3] = tile.ballot(v > 3);
-  o[4] = cg::inclusive_scan(tile, v);
-  o[5] = cg::exclusive_scan(tile, v, cg::plus<int>());
-  o[6] = tile.meta_group_rank() * 100 + tile.thread_rank();
-  if (v % 2) {
-    auto odd = cg::coalesced_threads();
-    o[7] = odd.size() * 100 + odd.thread_rank();
-  } else {
-    o[7] = -1;
-  }
-  block.sync();
-}
-}
-"""
+from tests.simt.grids import Module, source
 
 
 @pytest.fixture(scope="module")
 def module():
-    made = Module(SOURCE)
+    made = Module(source("warps.cu"))
     yield made
     made.close()
 
@@ -123,7 +32,9 @@ def _shuffled(v, arg, width):
 
 @pytest.mark.parametrize("width", [32, 16, 4])
 @pytest.mark.parametrize("arg", [0, 1, 3, 9])
-@pytest.mark.parametrize("kernel,dtype", [("shuffle_int", np.int32), ("shuffle_double", float)])
+@pytest.mark.parametrize(
+    ("kernel", "dtype"), [("shuffle_int", np.int32), ("shuffle_double", float)]
+)
 def test_shuffles(module, kernel, dtype, arg, width):
     v = (np.arange(64) * 7 % 61).astype(dtype)
     out = np.zeros((4, 64), dtype)
