@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 
 from .analysis_records import Finding, Kernel
+from .analysis_source import source_lines
 from .analysis_table import LineTotal, Row, by_line
 
 # Colours of warnings have an alpha, so that they are legible on light and dark pages alike.
@@ -98,13 +98,6 @@ class Listing:
         return f"<listing of {self.kernel.name}>"
 
 
-def _source(file: str, last: int) -> list[str]:
-    try:
-        return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ["(the source is no longer at hand)"] * last
-
-
 def _span(kernel: Kernel, lines: list[int], source: list[str]) -> range:
     """From the kernel's head, where it is just above, to its closing brace."""
     first, last = min(lines), max(lines)
@@ -123,7 +116,7 @@ def _html(kernel: Kernel) -> str:
     body = ""
     for file in sorted({file for file, line in places if line}):
         lines = [line for name, line in places if name == file]
-        source = _source(file, max(lines))
+        source = source_lines(kernel, file) or ["(its source is not at hand)"] * max(lines)
         for number in _span(kernel, lines, source):
             text = source[number - 1] if number <= len(source) else ""
             body += _line(number, text, totals.get((file, number)))

@@ -106,6 +106,7 @@ class Kernel:
     name: str
     image_number: int
     image_path: str
+    source_path: str
     is_instrumented: bool
     launches: int
     blocks: int
@@ -207,6 +208,7 @@ def parse(text: str) -> list[Kernel]:
                 name=raw["kernel"],
                 image_number=raw["image_number"],
                 image_path=raw["image"],
+                source_path=raw["source"],
                 is_instrumented=raw["instrumented"],
                 launches=raw["launches"],
                 blocks=raw["blocks"],
@@ -214,9 +216,7 @@ def parse(text: str) -> list[Kernel]:
                 grid=tuple(raw["grid"]),
                 block=tuple(raw["block"]),
                 sites=tuple(_sites(raw)),
-                findings=_merge(
-                    _finding(raw, numbers, note) for numbers, note in raw["findings"]
-                ),
+                findings=_merge(_finding(raw, numbers, note) for numbers, note in raw["findings"]),
                 steps=tuple(_steps(raw)),
             )
         )

@@ -41,10 +41,16 @@ def table(
         '  .section .rodata.simt,"a"',
     ]
     for n, value in enumerate(texts):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        lines.append(f'.Lsimt_text{n}: .asciz "{escaped}"')
+        lines.append(f".Lsimt_text{n}: .asciz {_string(value)}")
+    if is_instrumented:  # the listing shows it: PyCUDA deletes the file
+        lines += ['  .section .simt.source,"",%progbits', f"  .incbin {_string(source_path)}"]
     lines.append('  .section .note.GNU-stack,"",%progbits')
     return "\n".join(lines) + "\n"
+
+
+def _string(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _plain(name: str) -> str:

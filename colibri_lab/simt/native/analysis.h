@@ -94,7 +94,8 @@ struct Image {
   uint64_t fingerprint = 0;
   bool is_instrumented = false;
   uintptr_t base = 0, bytes = 0;  // as mapped
-  std::string path;               // a copy that outlives the module
+  std::string path;  // a copy that outlives the module
+  std::string source_path;
   std::unique_ptr<std::atomic<uint32_t>[]> slots;  // place -> number of site, 0: none yet
   std::atomic<uint32_t> num_sites{1};
   std::mutex lock;

@@ -82,6 +82,7 @@ static inline void access(const void *where, uint32_t bytes, Kind kind, const vo
   if (address - lane->stack_low < lane->stack_bytes) return;  // the thread's own variables
   unsigned on = mode.load(std::memory_order_relaxed);
   if (on & SIMT_MEMORY) check_memory(lane, address, bytes, kind, pc);
+  if (!(on & (SIMT_COUNTERS | SIMT_RACES))) return;
   append(lane, place(lane, pc) | make_key(kind, bytes), address);
   if ((on & SIMT_RACES) && kind != READ) {
     if (is_strong(kind)) {
@@ -155,6 +156,7 @@ SIMT_API void __tsan_func_exit() {
   if (Lane *lane = current()) lane->key_base += 1ull << 48;
 }
 SIMT_API void __sanitizer_cov_trace_pc() {
+  if (!(mode.load(std::memory_order_relaxed) & (SIMT_COUNTERS | SIMT_RACES))) return;
   if (Lane *lane = current()) append(lane, place(lane, PC) | make_key(BASIC_BLOCK, 0), 0);
 }
 

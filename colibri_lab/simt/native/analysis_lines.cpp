@@ -86,6 +86,7 @@ Image *find_image(const SimtLaunch *launch) {
   one->base = module.base;
   one->bytes = module.bytes;
   one->path = copy_of(module.path);
+  one->source_path = launch->image->source_path ? launch->image->source_path : "";
   one->slots.reset(new std::atomic<uint32_t>[module.bytes + 1]());
   images.push_back(std::move(one));
   return images.back().get();

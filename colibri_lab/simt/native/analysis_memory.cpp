@@ -187,15 +187,22 @@ static void unwritten(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, c
   note_finding(lane->warp->block->worker->findings, one);
 }
 
+// A byte each, one where written.
+static inline bool is_written(const uint8_t *written, uint32_t bytes) {
+  if (bytes != 4) return !memcmp(written, "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1", bytes);
+  uint32_t four;
+  memcpy(&four, written, 4);
+  return four == 0x01010101;
+}
+
 static void check_shared(Lane *lane, int segment, uint64_t address, uint32_t bytes, Kind kind,
                          const void *pc) {
   Block &block = *lane->warp->block;
   uint64_t offset = address - block.shared_low[segment];
   uint8_t *written = block.written[segment].data() + offset;
-  static const uint8_t ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  if (kind != WRITE && kind != VOLATILE_WRITE && memcmp(written, ones, bytes))
+  if (kind != WRITE && kind != VOLATILE_WRITE && !is_written(written, bytes))
     unwritten(lane, address, bytes, kind, pc, SHARED, 0, offset);
-  if (writes(kind)) memcpy(written, ones, bytes);
+  if (writes(kind)) memset(written, 1, bytes);
 }
 
 void check_memory(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, const void *pc) {

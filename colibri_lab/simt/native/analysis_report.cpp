@@ -160,7 +160,7 @@ static std::string as_json(const Result &one) {
   return "{\"kernel\":" + text_of(one.kernel) + ",\"image\":" + text_of(one.image->path) +
          ",\"image_number\":" + std::to_string(one.image->id) +
          ",\"instrumented\":" + (one.image->is_instrumented ? "true" : "false") +
-         ",\"first_launch\":" + std::to_string(one.first_launch) +
+         ",\"source\":" + text_of(one.image->source_path) + ",\"first_launch\":" + std::to_string(one.first_launch) +
          ",\"launches\":" + std::to_string(one.launches) +
          ",\"blocks\":" + std::to_string(one.blocks) +
          ",\"threads\":" + std::to_string(one.threads) +
