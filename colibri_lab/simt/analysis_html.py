@@ -73,7 +73,7 @@ def _line(number: int, source: str, total: LineTotal | None) -> str:
 def _notes(findings: list[Finding]) -> str:
     rows = ""
     for one in findings:
-        mark = "\N{CROSS MARK} " if one.is_error else "? "
+        mark = "! " if one.is_error else "? "
         span = len(_COLUMNS) - 1
         rows += f'<tr><td></td><td class="note" colspan="{span}">{mark}{escape(str(one))}</td></tr>'
     return rows
@@ -105,8 +105,10 @@ def _span(kernel: Kernel, lines: list[int], source: list[str]) -> range:
         if number <= len(source) and kernel.name in source[number - 1]:
             first = number
             break
-    while last < len(source) and last - max(lines) < 3 and source[last].strip() in ("}", "});"):
-        last += 1
+    for number in range(last + 1, min(last + 4, len(source) + 1)):
+        if source[number - 1].startswith("}"):
+            last = number
+            break
     return range(first, last + 1)
 
 

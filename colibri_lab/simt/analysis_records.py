@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 KINDS = ("load", "store", "volatile load", "volatile store", "atomic", "block")
@@ -168,19 +168,25 @@ def _finding(raw: dict[str, Any], numbers: list[int], note: str) -> Finding | No
     )
 
 
+def _alike(one: Finding) -> tuple[Any, ...]:
+    """What findings share that are shown as one; the sides of a race count in either order."""
+    detail = one.detail
+    if one.trouble == "race":
+        what, _, rest = detail.partition(" of one word")
+        detail = " ".join(sorted(what.split(" and "))) + rest
+    elif one.trouble != "out of bounds":
+        detail = ""
+    return one.trouble, frozenset((one.place, one.place2)), one.is_error, detail
+
+
 def _merge(findings: Iterator[Finding | None]) -> tuple[Finding, ...]:
     """One finding a pair of lines: the compiler may have several accesses on each."""
     merged: dict[tuple[Any, ...], Finding] = {}
     for one in findings:
-        if one is None:
-            continue
-        detail = one.detail if one.trouble in ("race", "out of bounds") else ""
-        key = (one.trouble, frozenset((one.place, one.place2)), one.is_error, detail)
-        have = merged.get(key)
-        if have is None:
-            merged[key] = one
-        else:
-            merged[key] = Finding(**{**have.__dict__, "count": have.count + one.count})
+        if one is not None:
+            have = merged.get(_alike(one), one)
+            count = have.count + (one.count if have is not one else 0)
+            merged[_alike(one)] = replace(have, count=count)
     return tuple(merged.values())
 
 
