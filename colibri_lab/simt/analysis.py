@@ -19,9 +19,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from . import analysis_native as native
+from . import gpus
 from .analysis_flags import CHOICES, ENVIRONMENT, chosen
-from .analysis_gpu import l2_of
 from .analysis_records import Finding, Kernel, parse
+from .driver import current_gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +145,8 @@ def observe(
     before_names, before = os.environ.get(ENVIRONMENT), native.mode()
     native.clear()
     native.set_steps(steps)
-    native.set_l2(*l2_of(gpu, l2_bytes))
+    chosen = gpus.find(gpu) if gpu else current_gpu()
+    native.set_l2(*gpus.l2_of(chosen, l2_bytes))
     os.environ[ENVIRONMENT] = ",".join(checks)
     native.set_mode(checks)
     seen = Seen(checks)

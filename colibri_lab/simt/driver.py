@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from . import gpus
-from .gpus import Gpu
+from . import analysis_native, gpus
+from .gpus import Gpu, l2_of
 
 GPU_VARIABLE = "COLIBRI_SIMT_GPU"
 SEED_VARIABLE = "COLIBRI_SIMT_SEED"
@@ -89,6 +89,7 @@ def enable(
         raise RuntimeError("call colibri_lab.simt.enable() before PyCUDA is imported")
     _configure(_library(), chosen, number)
     _enabled["gpu"] = chosen
+    analysis_native.set_l2(*l2_of(chosen))
     _prepare_environment(chosen, number)
     return True
 

@@ -101,6 +101,14 @@ def find(name: str) -> Gpu:
     raise ValueError(f"gpu: one of {', '.join(GPUS)} expected, found {name!r}")
 
 
+L2_WAYS = 16  # not published for any of them: what measurements of several generations agree on
+
+
+def l2_of(gpu: Gpu, l2_bytes: int | None = None) -> tuple[int, int, int]:
+    """Bytes (or others), ways and multiprocessors, for the model of the L2 cache."""
+    return l2_bytes or gpu.l2_bytes, L2_WAYS, gpu.multiprocessors
+
+
 def attributes(gpu: Gpu) -> dict[int, int]:
     """The device's CUdevice_attribute numbers and their values; all others are 0."""
     limits = gpu.limits
