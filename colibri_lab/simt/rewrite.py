@@ -15,6 +15,7 @@ from .declarations import (
 )
 from .rewrite_kernels import rewrite_kernel
 from .rewrite_shared import rewrite_shared
+from .rewrite_volatile import rewrite_volatile
 from .tokens import Tokens, split
 
 _INTERESTING = {
@@ -49,6 +50,9 @@ def rewrite(source: str) -> Rewritten:
     scopes = _scopes(tokens)
     result = Rewritten("")
     counter = 0
+    for i, word in enumerate(tokens.text):
+        if word == "volatile" and tokens.kind[i] == "word":
+            rewrite_volatile(tokens, i)
     for i in range(len(tokens.text)):
         word = tokens.text[i]
         if word not in _INTERESTING or tokens.kind[i] in ("opaque", "space", "string"):

@@ -27,7 +27,7 @@ def rewrite_kernel(tokens: Tokens, i: int) -> None:
     name = _kernel_name(tokens, i, opened) + _template_arguments(tokens, begin)
     types = ", ".join(_parameter_types(tokens, opened, closed))
     anchor = f"(void)&::simt::Kernel<void({types}), &{name}, {bounds}>::entry;"
-    tokens.inserted[body] = anchor
+    tokens.inserted[body] = anchor + tokens.inserted.get(body, "")
 
 
 def _bounds(tokens: Tokens, begin: int, end: int) -> str:

@@ -47,7 +47,11 @@ def rewrite_shared(tokens: Tokens, i: int, scope: str, counter: int) -> int:
                 f"{{~0u, sizeof({kind}), alignof({kind}){least}}};"
             )
             value = f"::simt::shared_variable<{kind}>(simt_slot{counter})"
-        if scope == "block":
+        if scope == "block" and "volatile" in spec.split() and after.count("[") == 1:
+            # An array of volatile elements keeps the lanes in step, as pointers to them do.
+            plain = f"std::remove_cv_t<std::remove_extent_t<{kind}>>"
+            lines.append(f"::simt::VolatilePointer<{plain}> {name}({value});")
+        elif scope == "block":
             lines.append(f"{kind} &{name} = {value};")
         else:
             lines.append(f"static inline {kind} &simt_ref{counter}() {{ return {value}; }}")

@@ -110,3 +110,11 @@ def test_cooperative_groups(module):
             odd.sum() * 100 + odd[: t % 32].sum() if v[t] % 2 else -1,
         ]  # fmt: skip
     np.testing.assert_array_equal(out, expected)
+
+
+def test_lanes_in_step_by_volatile_alone(module):
+    v = np.random.default_rng(6).integers(0, 100, 96).astype(np.int32)
+    out = np.zeros(3, np.int32)
+    module.run("in_step", 1, 96, v, out)
+    sums = v.reshape(3, 32).sum(1)
+    np.testing.assert_array_equal(out, [sums[0], sums[1], sums[1]])

@@ -86,3 +86,28 @@ __global__ void grouped(const int *in, int *out) {
   block.sync();
 }
 }
+// Before Volta: in step by `volatile` alone.
+__device__ void reduce_last_warp(volatile int *s, int t) {
+  s[t] += s[t + 16]; s[t] += s[t + 8]; s[t] += s[t + 4]; s[t] += s[t + 2]; s[t] += s[t + 1];
+}
+extern "C" __global__ void in_step(const int *in, int *out) {
+  __shared__ int first[96], second[96];
+  __shared__ volatile int third[96];
+  int t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  first[t] = second[t] = third[t] = in[t];
+  __syncthreads();
+  if (warp == 0) {
+    reduce_last_warp(first, lane);
+  } else if (warp == 1) {
+    volatile int *s = second + 32;
+    s[lane] = s[lane] + s[lane + 16]; s[lane] = s[lane] + s[lane + 8];
+    s[lane] = s[lane] + s[lane + 4]; s[lane] = s[lane] + s[lane + 2];
+    s[lane] = s[lane] + s[lane + 1];
+  } else {
+    int at = t - 32;  // the second warp's numbers again
+    third[at] += third[at + 16]; third[at] += third[at + 8]; third[at] += third[at + 4];
+    third[at] += third[at + 2]; third[at] += third[at + 1];
+  }
+  __syncthreads();
+  if (t == 0) { out[0] = first[0]; out[1] = second[32]; out[2] = third[32]; }
+}

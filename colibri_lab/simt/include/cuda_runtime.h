@@ -36,6 +36,7 @@
 #include "simt/math.h"
 #include "simt/memory.h"
 #include "simt/atomics.h"
+#include "simt/lockstep.h"
 #include "simt/host_api.h"
 #include "math_constants.h"
 

@@ -134,6 +134,7 @@ SIMT_API uint32_t simt_syncthreads_reduce(uint32_t which, uint32_t value);
 SIMT_API void simt_warp_meet(uint32_t mask, void *slot, simt::Combine combine, const char *what,
                              int kind);
 SIMT_API uint32_t simt_activemask(void);
+SIMT_API void simt_lockstep(void);
 SIMT_API uint64_t simt_clock(void);
 SIMT_API void simt_fence(int scope);
 SIMT_API int simt_printf(const char *format, ...);

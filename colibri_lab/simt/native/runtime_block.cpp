@@ -19,11 +19,9 @@ inline uint32_t first(uint32_t mask) { return (uint32_t)__builtin_ctz(mask); }
 
 // The next ready thread in another warp, in turn.
 int pick_in_other_warp(Worker *w, uint32_t warp) {
-  if (w->warps[warp].asking) {
-    answer_active_masks(w, warp);
-    return (int)(warp * 32 + first(w->warps[warp].ready));
-  }
-  w->ready_warps &= ~(1u << warp);
+  // Lanes that ask have their answer now, but other warps come first: these may be spinning.
+  if (w->warps[warp].asking) answer_active_masks(w, warp);
+  else w->ready_warps &= ~(1u << warp);
   uint32_t after = w->ready_warps & lanes_after(warp);
   uint32_t warps = after ? after : w->ready_warps;
   if (!warps) return kNobody;

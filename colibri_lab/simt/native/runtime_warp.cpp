@@ -107,3 +107,15 @@ uint32_t simt_activemask(void) {
   wait_here(w);
   return warp.active[lane];
 }
+
+// Goes on when no other lane of the warp can run without this one having had its turn.
+void simt_lockstep(void) {
+  Worker *w = self_worker;
+  uint32_t me = w->current;
+  Warp &warp = w->warps[me >> 5];
+  w->wait_pc[me] = __builtin_return_address(0);
+  w->wait_what[me] = "an access to volatile";
+  warp.ready &= ~(1u << (me & 31));
+  warp.asking |= 1u << (me & 31);
+  wait_here(w);
+}

@@ -1,0 +1,66 @@
+// Accesses through a pointer to volatile keep a warp's lanes in step (see rewrite_volatile.py).
+#pragma once
+#include "warp.h"
+
+extern "C" void simt_lockstep(void);
+
+extern "C++" {
+namespace simt {
+
+template <class T> struct VolatileReference {
+  volatile T *p;
+  SIMT_FN T read(volatile T *from) {
+    simt_lockstep();
+    if constexpr (std::is_trivially_copyable<T>::value && !std::is_scalar<T>::value) {
+      T value;
+      __builtin_memcpy(&value, const_cast<T *>(from), sizeof value);
+      return value;
+    } else {
+      return *from;
+    }
+  }
+  SIMT_FN void write(volatile T *to, T value) {
+    simt_lockstep();
+    if constexpr (std::is_trivially_copyable<T>::value && !std::is_scalar<T>::value)
+      __builtin_memcpy(const_cast<T *>(to), &value, sizeof value);
+    else
+      *to = value;
+  }
+  operator T() const { return read(p); }
+  T operator=(T value) const { write(p, value); return value; }
+  T operator=(const VolatileReference &other) const { return *this = (T)other; }
+  volatile T *operator&() const { return p; }
+#define SIMT_ASSIGN(op)                                                         \
+  template <class V> T operator op##=(V value) const {                          \
+    return *this = (T)(read(p) op value);                                       \
+  }
+  SIMT_ASSIGN(+)
+  SIMT_ASSIGN(-)
+  SIMT_ASSIGN(*)
+  SIMT_ASSIGN(/)
+  SIMT_ASSIGN(|)
+  SIMT_ASSIGN(&)
+  SIMT_ASSIGN(^)
+#undef SIMT_ASSIGN
+  T operator++() const { return *this = (T)(read(p) + 1); }
+  T operator++(int) const { T old = read(p); *this = (T)(old + 1); return old; }
+};
+
+template <class T> struct VolatilePointer {
+  volatile T *p;
+  VolatilePointer(volatile T *from) : p(from) {}
+  operator volatile T *() const { return p; }
+  template <class I> VolatileReference<T> operator[](I i) const { return {p + i}; }
+  VolatileReference<T> operator*() const { return {p}; }
+  VolatilePointer &operator++() { ++p; return *this; }
+  VolatilePointer operator++(int) { return VolatilePointer(p++); }
+  template <class I> VolatilePointer &operator+=(I n) { p += n; return *this; }
+  template <class I> VolatilePointer &operator-=(I n) { p -= n; return *this; }
+};
+template <class T, class I, class = std::enable_if_t<std::is_integral<I>::value>>
+SIMT_FN VolatilePointer<T> operator+(const VolatilePointer<T> &a, I n) { return {a.p + n}; }
+template <class T, class I, class = std::enable_if_t<std::is_integral<I>::value>>
+SIMT_FN VolatilePointer<T> operator-(const VolatilePointer<T> &a, I n) { return {a.p - n}; }
+
+}  // namespace simt
+}
