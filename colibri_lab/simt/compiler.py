@@ -6,6 +6,7 @@ PyCUDA calls it anew for each source.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -34,6 +35,9 @@ _OPTIMISE = (
     "-fno-optimize-sibling-calls",  # a return address names the line that called
     "-w",
 )
+# Two branches that end alike stay two: who meets in a warp intrinsic depends on it.
+_GCC_ONLY = ("-fno-crossjumping", "-fno-tree-tail-merge")
+_CLANG_ONLY = ("-mllvm", "-enable-tail-merge=false", "-mllvm", "-sink-common-insts=false")
 _SPEAKS = "nvcc: NVIDIA (R) Cuda compiler driver (emulated on the CPU by colibri_lab.simt)"
 
 
@@ -124,10 +128,8 @@ def preprocess(compiler: str, args: Arguments, source: str) -> str:
     return _run([compiler, "-E", "-x", "c++", *_preprocessor_flags(args), source])
 
 
-def _run(command: list[str], text: str | None = None) -> str:
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, errors="replace", check=False
-    )
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise CompileError(done.stderr or f"{command[0]} ended with {done.returncode}")
     return done.stdout
@@ -149,13 +151,18 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
         raise CompileError(str(error)) from None
     flags = [*_OPTIMISE, *_native_flags(), f"-std=gnu++{args.std}", *args.compiler]
     flags.append(f"-fdebug-prefix-map={Path.cwd()}=.")  # PyCUDA's folder is gone after the compile
+    flags += _CLANG_ONLY if is_clang(compiler) else _GCC_ONLY
     is_instrumented = bool(analysis_flags.chosen())
     if is_instrumented:
         flags += analysis_flags.instrument_flags(is_clang(compiler))
     with tempfile.TemporaryDirectory(prefix="colibri-simt-") as folder:
         made = Path(folder) / "image.o"
-        command = [compiler, "-c", "-fPIC", "-x", "c++-cpp-output", *flags, "-", "-o", str(made)]
-        _run(command, rewritten.source)
+        text = (
+            Path(folder) / Path(source).name
+        )  # Clang calls the code by this name, not the marker's
+        text.write_text(rewritten.source)
+        flags.append(f"-fdebug-prefix-map={folder}=.")
+        _run([compiler, "-c", "-fPIC", "-x", "c++-cpp-output", *flags, str(text), "-o", str(made)])
         obj = ObjectFile(made)
         kernels = obj.kernels()
         lay_out_shared(obj, kernels)
@@ -163,9 +170,8 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
         if local:  # kernels made for a lambda: the table could not name them
             _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
         variables = obj.variables(rewritten.globals)
-        text = table(kernels, variables, rewritten.constants, source, is_instrumented)
         assembly = Path(folder) / "table.s"
-        assembly.write_text(text)
+        assembly.write_text(table(kernels, variables, rewritten.constants, source, is_instrumented))
         image = Path(folder) / "image.so"
         # A kernel may be called conj or scale: its own name comes before the C library's.
         link = ["-shared", "-Wl,-Bsymbolic", str(made), str(assembly), "-lm", "-o", str(image)]
@@ -246,6 +252,11 @@ def compile_source(args: Arguments, source: str) -> bytes:
     return image
 
 
+def _as_text(image: bytes) -> bytes:
+    """In place of PTX, which is text and passed as such (native/driver_link.cpp reads it)."""
+    return b"//simt-image\n" + base64.encodebytes(image)
+
+
 # ---- the command --------------------------------------------------------------------------------
 
 
@@ -278,27 +289,8 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         image = compile_source(args, source)
         output = args.output or f"{Path(source).stem}.{args.target}"
-        Path(output).write_bytes(image)
+        Path(output).write_bytes(_as_text(image) if args.target == "ptx" else image)
         return 0
     except CompileError as error:
         sys.stderr.write(f"{str(error).rstrip()}\n")
         return 1
-
-
-def write_command(folder: Path) -> Path:
-    """Writes the `nvcc` command into a folder, and returns its path."""
-    root = Path(__file__).parent.parent.parent
-    start = (
-        f"import sys; sys.path.insert(0, {str(root)!r}); "
-        "from colibri_lab.simt.compiler import main; sys.exit(main())"
-    )
-    script = f'#!/bin/sh\nexec {_quoted(sys.executable)} -I -S -c {_quoted(start)} "$@"\n'
-    path = folder / "nvcc"
-    if _read(path) != script.encode():
-        _write(path, script.encode())
-    path.chmod(0o755)
-    return path
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

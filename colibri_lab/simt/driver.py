@@ -146,26 +146,13 @@ def _configure(library: ctypes.CDLL, gpu: Gpu, seed: int) -> None:
 
 
 def _prepare_environment(gpu: Gpu, seed: int) -> None:
-    """Our compiler command comes first on PATH; child processes find the same choices."""
-    from .compiler import cache_folder, write_command
+    """The compiler command comes first on PATH; child processes find the same choices."""
+    from .toolkit import put_first_on_path
 
-    folder = cache_folder() / "toolkit"
-    commands = folder / "bin"
-    commands.mkdir(parents=True, exist_ok=True)
-    write_command(commands)
-    _write_device_library(folder / "lib64" / "libcudadevrt.a")
-    others = [one for one in os.environ.get("PATH", "").split(os.pathsep) if one != str(commands)]
-    os.environ["PATH"] = os.pathsep.join([str(commands), *others])
+    put_first_on_path()
     os.environ[SEED_VARIABLE] = str(seed)
     if gpu.name in gpus.GPUS:
         os.environ[GPU_VARIABLE] = gpu.name
-
-
-def _write_device_library(path: Path) -> None:
-    """An empty archive: PyCUDA's DynamicSourceModule looks for it beside the compiler."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        path.write_bytes(b"!<arch>\n")
 
 
 def set_seed(seed: int) -> None:

@@ -24,6 +24,12 @@ _HEADERS = ("nvidia-cuda-runtime>=13,<14", "nvidia-cuda-profiler-api>=13,<14")
 _TOOLS = ("numpy>=2.0", "setuptools", "wheel")
 _FLAGS = ("-O1", "-g0", "-w")  # half the time of its usual flags; it is a thin layer
 
+# Built without cuRAND, pycuda.curandom cannot be imported, not even for its own rand().
+_WITHOUT_CURAND = (
+    ("= _curand.get_curand_version", '= getattr(_curand, "get_curand_version", lambda: None)'),
+    ("if get_curand_version() >=", "if (get_curand_version() or (0,)) >="),
+)
+
 # setuptools compiles one file after the other; PyCUDA with its Boost has some seventy.
 _PARALLEL = """
 import os, runpy, sys
@@ -80,6 +86,14 @@ def _unpack_source(python: Path, folder: Path, version: str) -> Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
+def _mend(source: Path) -> None:
+    module = source / "pycuda" / "curandom.py"
+    text = module.read_text()
+    for old, new in _WITHOUT_CURAND:
+        text = text.replace(old, new)
+    module.write_text(text)
+
+
 def _configure(python: Path, source: Path, library: Path) -> None:
     links = source.parent / "lib"
     links.mkdir()
@@ -113,6 +127,7 @@ def wheel(version: str = VERSION) -> Path:
             folder = Path(name)
             python = _make_environment(folder)
             source = _unpack_source(python, folder, version)
+            _mend(source)
             _configure(python, source, library_path())
             (source / "build_parallel.py").write_text(_PARALLEL)
             _run([str(python), "build_parallel.py"], source)

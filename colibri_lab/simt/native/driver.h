@@ -207,5 +207,6 @@ struct Shape {
 void launch(Context &context, const Function &function, const Shape &shape,
             const std::vector<char> &arguments, Stream *stream);
 void unload(Module &module);
+bool image_from_text(const void *text, std::vector<char> *image);  // what stands in for PTX
 
 }  // namespace driver

@@ -1,5 +1,7 @@
 // The linker. The compiler command links already: what comes in as PTX or cubin is an image, and
 // the linker hands that on. Libraries add nothing; two images cannot be joined.
+//
+// Where PTX is asked for, the image comes as text: a line that says so, then base64.
 #include <elf.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +19,18 @@ namespace {
 Handles<Linker> live_linkers;
 std::map<Linker *, std::unique_ptr<Linker>> linkers;
 
+constexpr char kTextHead[] = "//simt-image\n";
+
+int base64_digit(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
 void add(Linker &linker, const char *data, size_t bytes, const char *name) {
+  std::vector<char> decoded;
+  if (image_from_text(data, &decoded)) data = decoded.data(), bytes = decoded.size();
   if (bytes >= 8 && !memcmp(data, "!<arch>\n", 8)) return;
   if (bytes < sizeof(Elf64_Ehdr) || memcmp(data, ELFMAG, SELFMAG))
     raise(CUDA_ERROR_INVALID_PTX,
@@ -39,6 +52,23 @@ void add_file(Linker &linker, const char *path) {
 }
 
 }  // namespace
+
+bool image_from_text(const void *data, std::vector<char> *image) {
+  auto *text = static_cast<const char *>(data);
+  if (!text || strncmp(text, kTextHead, sizeof kTextHead - 1)) return false;
+  unsigned bits = 0;
+  int num_bits = 0;
+  for (text += sizeof kTextHead - 1; base64_digit(*text) >= 0 || *text == '\n'; text++) {
+    if (*text == '\n') continue;
+    bits = bits << 6 | unsigned(base64_digit(*text));
+    num_bits += 6;
+    if (num_bits < 8) continue;
+    num_bits -= 8;
+    image->push_back(char(bits >> num_bits));
+  }
+  return true;
+}
+
 }  // namespace driver
 
 using namespace driver;

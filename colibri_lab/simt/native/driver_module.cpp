@@ -91,6 +91,8 @@ void add_globals(Context &context, const SimtImage &image) {
 void load(Context &context, const void *image, Module **made) {
   auto module = std::make_shared<Module>();
   module->context = &context;
+  std::vector<char> decoded;
+  if (image_from_text(image, &decoded)) image = decoded.data();
   module->file = memory_file(image, image_bytes(image));
   try {
     open_library(*module);
