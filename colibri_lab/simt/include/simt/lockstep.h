@@ -2,7 +2,7 @@
 #pragma once
 #include "warp.h"
 
-extern "C" void simt_lockstep(void);
+extern "C" SIMT_CONVERGENT void simt_lockstep(void);
 
 extern "C++" {
 namespace simt {
@@ -63,4 +63,15 @@ template <class T, class I, class = std::enable_if_t<std::is_integral<I>::value>
 SIMT_FN VolatilePointer<T> operator-(const VolatilePointer<T> &a, I n) { return {a.p - n}; }
 
 }  // namespace simt
+
+#define SIMT_SHUFFLE(name, A)                                                                  \
+  template <class T>                                                                           \
+  SIMT_FN T name(unsigned mask, const simt::VolatileReference<T> &v, A arg, int width = 32) {  \
+    return name(mask, (T)v, arg, width);                                                       \
+  }
+SIMT_SHUFFLE(__shfl_sync, int)
+SIMT_SHUFFLE(__shfl_up_sync, unsigned)
+SIMT_SHUFFLE(__shfl_down_sync, unsigned)
+SIMT_SHUFFLE(__shfl_xor_sync, int)
+#undef SIMT_SHUFFLE
 }

@@ -15,11 +15,18 @@ namespace simt {
 using Combine = void (*)(void *const *slots, uint32_t lanes, uint32_t mask);
 }
 }
+// Where a call stands decides who meets there: it may be neither merged with another nor doubled.
+#if defined(__clang__)
+#define SIMT_CONVERGENT __attribute__((convergent))
+#else
+#define SIMT_CONVERGENT
+#endif
 extern "C" {
-void simt_syncthreads(void);
-uint32_t simt_syncthreads_reduce(uint32_t which, uint32_t value);
-void simt_warp_meet(uint32_t mask, void *slot, simt::Combine combine, const char *what, int kind);
-uint32_t simt_activemask(void);
+SIMT_CONVERGENT void simt_syncthreads(void);
+SIMT_CONVERGENT uint32_t simt_syncthreads_reduce(uint32_t which, uint32_t value);
+SIMT_CONVERGENT void simt_warp_meet(uint32_t mask, void *slot, simt::Combine combine,
+                                    const char *what, int kind);
+SIMT_CONVERGENT uint32_t simt_activemask(void);
 uint64_t simt_clock(void);
 void simt_fence(int scope);
 int simt_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -48,13 +55,16 @@ SIMT_COMBINE void exchange(void *const *slots, uint32_t lanes, uint32_t) {
     mine->result = lanes >> from & 1 ? ((Exchange *)slots[from])->value : mine->value;
   });
 }
-template <class T> SIMT_FN T shuffle(uint32_t mask, T value, uint32_t source, const char *what) {
+// By reference: all but one lane may bring a variable that was never set.
+template <class T>
+SIMT_FN T shuffle(uint32_t mask, const T &value, uint32_t source, const char *what) {
   static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
   Exchange e = {0, 0, source};
   memcpy(&e.value, &value, sizeof value);
   simt_warp_meet(mask, &e, exchange, what, SIMT_WARP_EXCHANGE);
-  memcpy(&value, &e.result, sizeof value);
-  return value;
+  T result;
+  memcpy(&result, &e.result, sizeof result);
+  return result;
 }
 
 struct Vote {
@@ -113,20 +123,20 @@ template <class T> SIMT_FN uint64_t bits_of(T value) {
 }  // namespace simt
 
 // Lanes are grouped by `width`; each reads inside its own group, or itself.
-template <class T> SIMT_FN T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
+template <class T> SIMT_FN T __shfl_sync(unsigned mask, const T &v, int from, int width = 32) {
   uint32_t lane = simt::lane();
   return simt::shuffle(mask, v, (lane & ~(width - 1u)) | (from & (width - 1u)), "__shfl_sync");
 }
-template <class T> SIMT_FN T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32) {
+template <class T> SIMT_FN T __shfl_up_sync(unsigned mask, const T &v, unsigned delta, int width = 32) {
   uint32_t lane = simt::lane(), at = lane & (width - 1u);
   return simt::shuffle(mask, v, at >= delta ? lane - delta : lane, "__shfl_up_sync");
 }
-template <class T> SIMT_FN T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32) {
+template <class T> SIMT_FN T __shfl_down_sync(unsigned mask, const T &v, unsigned delta, int width = 32) {
   uint32_t lane = simt::lane(), at = lane & (width - 1u);
   return simt::shuffle(mask, v, at + delta < (unsigned)width ? lane + delta : lane,
                        "__shfl_down_sync");
 }
-template <class T> SIMT_FN T __shfl_xor_sync(unsigned mask, T v, int bits, int width = 32) {
+template <class T> SIMT_FN T __shfl_xor_sync(unsigned mask, const T &v, int bits, int width = 32) {
   // A lane may read earlier groups, never later ones.
   uint32_t lane = simt::lane(), from = lane ^ (uint32_t)bits;
   bool is_inside = from < 32 && from / width <= lane / width;
