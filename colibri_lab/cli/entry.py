@@ -40,6 +40,7 @@ COMMANDS = {
     "sweep": "measure a grid of settings into a run folder",
     "report": "a self-contained report of a run, a trace, or a notebook with parameters",
     "trace": "routing traces: import, describe, replay against cache policies",
+    "kernels": "the CUDA kernels: check them, and what they do to memory",
     "bench": "long replays against named peers, in one run",
     "lab": "JupyterLab in the notebooks",
 }

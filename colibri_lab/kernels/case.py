@@ -36,10 +36,15 @@ class Case:
 
     @property
     def least_bytes(self) -> int:
-        """Each array once: what must be moved at the least, were nothing read twice."""
+        """Each array once, and of weights the experts that have rows: what must be moved at least."""
         arrays = {name: v for name, v in self.arguments.items() if isinstance(v, np.ndarray)}
-        parts = {name: self.written.get(name, array.size) for name, array in arrays.items()}
-        return sum(parts[name] * array.itemsize for name, array in arrays.items())
+        return sum(self._needed(name, array) * array.itemsize for name, array in arrays.items())
+
+    def _needed(self, name: str, array: NDArray[Any]) -> int:
+        offsets = self.arguments.get("expert_offsets")
+        if offsets is not None and array.ndim == 3:
+            return int(np.count_nonzero(np.diff(offsets))) * int(np.prod(array.shape[1:]))
+        return self.written.get(name, array.size)
 
 
 def unwritten(shape: tuple[int, ...] | int, dtype: Any) -> NDArray[Any]:

@@ -57,6 +57,7 @@ def route_topk(dtype: Any) -> Iterator[Case]:
 
 
 def route_fused(dtype: Any) -> Iterator[Case]:
+    del dtype  # its operands are float32
     for tokens, hidden, experts, top_k in (
         (0, 16, 8, 2), (1, 33, 8, 2), (31, 64, 60, 4), (33, 40, 256, 8), (5, 7, 1, 1),
     ):  # fmt: skip
@@ -64,17 +65,18 @@ def route_fused(dtype: Any) -> Iterator[Case]:
         yield Case(
             f"T {tokens}, H {hidden}, E {experts}, K {top_k}",
             {
-                "hidden_states": rng.standard_normal((tokens, hidden)).astype(dtype),
-                "router": rng.standard_normal((hidden, experts)).astype(dtype),
+                "hidden_states": rng.standard_normal((tokens, hidden)).astype(np.float32),
+                "router": rng.standard_normal((hidden, experts)).astype(np.float32),
                 "topk_ids": unwritten((tokens, top_k), np.int32),
                 "topk_weights": unwritten((tokens, top_k), np.float32),
+                "router_logits": unwritten((tokens, experts), np.float64) if tokens % 2 else None,
                 "num_tokens": tokens,
                 "hidden_size": hidden,
                 "num_experts": experts,
                 "top_k": top_k,
                 "renormalize": tokens % 2,
             },
-            writes=("topk_ids", "topk_weights"),
+            writes=("topk_ids", "topk_weights", "router_logits"),
         )
 
 
@@ -171,6 +173,10 @@ def _experts(dtype: Any, multiple: int = 1) -> Iterator[tuple[str, dict[str, Any
         ids = np.argsort(rng.random((tokens, experts)), axis=1)[:, :top_k].astype(np.int32)
         label = f"T {tokens}, H {sizes[0]}, I {sizes[1]}, E {experts}, K {top_k}"
         yield label, _operands(dtype, ids, experts, *sizes, rng)
+    ids = np.argsort(_rng(5).random((31, 8)), axis=1)[:, :2].astype(np.int32)
+    moved = _operands(dtype, ids, 8, 32, 16, _rng(6))
+    moved["slots"] = np.array([3, 1, 7, 0, 2, 4, 6, 5], np.int32)
+    yield "in other slots", moved
     lone = np.full((33, 1), 5, np.int32)
     yield "all in one expert", _operands(dtype, lone, 8, 32, 16, _rng(1))
     dropped = np.where(_rng(2).random((31, 2)) < 0.4, -1, 3).astype(np.int32)
@@ -190,7 +196,7 @@ def _operands(
     return {
         "x": rng.standard_normal((len(ids), hidden)).astype(dtype), "ids": ids, "plan": plan,
         "gate": weights(inner, hidden), "up": weights(inner, hidden), "down": weights(hidden, inner),
-        "experts": experts, "hidden": hidden, "inner": inner, "rows": int(plan["offsets"][-1]),
+        "experts": experts, "hidden": hidden, "inner": inner, "rows": int(plan["offsets"][-1]), "slots": None,
     }  # fmt: skip
 
 
@@ -218,7 +224,7 @@ def _gemm(label: str, given: dict[str, Any], x: Array, row_ids: Any, weights: Ar
     return Case(
         label,
         {"x": x, "row_ids": row_ids, "expert_offsets": given["plan"]["offsets"],
-         "weights": weights, "y": unwritten((size, outer), x.dtype),
+         "expert_slots": given["slots"], "weights": weights, "y": unwritten((size, outer), x.dtype),
          "num_experts": given["experts"], "inner": inner, "outer": outer},
         writes=("y",),
         written={"y": given["rows"] * outer},
@@ -260,7 +266,8 @@ def fused_expert(dtype: Any) -> Iterator[Case]:
 
 def _inputs(given: dict[str, Any]) -> dict[str, Any]:
     plan = given["plan"]
-    return {"x": given["x"], "row_ids": plan["tokens"], "expert_offsets": plan["offsets"]}
+    return {"x": given["x"], "row_ids": plan["tokens"], "expert_offsets": plan["offsets"],
+            "expert_slots": given["slots"]}  # fmt: skip
 
 
 def _sizes(given: dict[str, Any]) -> dict[str, Any]:

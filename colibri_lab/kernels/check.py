@@ -85,7 +85,7 @@ def run_case(device: Device, kernel: Kernel, case: Case, function: Any) -> dict[
 def expect(kernel: Kernel, case: Case) -> dict[str, Array]:
     """What the twin leaves; floating-point results in float64."""
     copies = {
-        name: _wide(value) if name in case.writes else value
+        name: _wide(value) if name in case.writes and value is not None else value
         for name, value in case.arguments.items()
     }
     kernel.twin(**copies)

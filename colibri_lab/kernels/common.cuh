@@ -40,21 +40,38 @@ __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x));
 // A tile of one expert's rows. Rows are sorted by expert; no tile spans two experts.
 struct RowTile {
   int expert;  // -1: there are fewer tiles than blocks
+  int slot;    // where its weights are; -1: they are not there, and its rows are left alone
   int first;   // its first row
   int count;   // rows of it, at most tile_rows
 };
 
-// Which tile is a block's: experts have ceil(rows / tile_rows) tiles each, one after the other.
-__device__ __forceinline__ RowTile row_tile(const int* expert_offsets, int num_experts,
-                                            int tile_rows, int tile) {
+// Where an expert's weights are: expert_slots [E], or null where slot and expert are the same.
+__device__ __forceinline__ int slot_of(const int* expert_slots, int expert) {
+  return expert_slots ? expert_slots[expert] : expert;
+}
+
+__device__ __forceinline__ RowTile find_tile(const int* expert_offsets, const int* expert_slots,
+                                             int num_experts, int tile_rows, int tile) {
   for (int expert = 0; expert < num_experts; ++expert) {
     int first = expert_offsets[expert], rows = expert_offsets[expert + 1] - first;
     int tiles = ceil_div(rows, tile_rows);
     if (tile < tiles) {
       int begin = first + tile * tile_rows;
-      return {expert, begin, min(tile_rows, first + rows - begin)};
+      return {expert, slot_of(expert_slots, expert), begin,
+              min(tile_rows, first + rows - begin)};
     }
     tile -= tiles;
   }
-  return {-1, 0, 0};
+  return {-1, -1, 0, 0};
+}
+
+// Which tile is this block's: experts have ceil(rows / tile_rows) tiles each, one after the other.
+// One thread looks, and tells the others. All threads of the block must call it.
+__device__ __forceinline__ RowTile row_tile(const int* expert_offsets, const int* expert_slots,
+                                            int num_experts, int tile_rows, int tile) {
+  __shared__ RowTile found;
+  if (threadIdx.x == 0 && threadIdx.y == 0)
+    found = find_tile(expert_offsets, expert_slots, num_experts, tile_rows, tile);
+  __syncthreads();
+  return found;
 }

@@ -1,6 +1,7 @@
 // expert_gemm: each row times the matrix of its expert; rows are sorted by expert.
 //
-//   x [T, D] storage, row_ids [N] int32, expert_offsets [E + 1] int32, weights [E, O, D] storage
+//   x [T, D] storage, row_ids [N] int32, expert_offsets [E + 1], expert_slots [E] int32,
+//   weights [slots, O, D] storage
 //   -> y [N, O] storage:   y[r] = weights[expert of r] . x[row_ids[r]]
 //
 // row_ids gathers: row r of the result is of row row_ids[r] of x (null: of row r). Sums are float32.
@@ -18,30 +19,32 @@
 #endif
 
 extern "C" __global__ void expert_gemm_naive(const storage* x, const int* row_ids,
-                                             const int* expert_offsets, const storage* weights,
+                                             const int* expert_offsets, const int* expert_slots, const storage* weights,
                                              storage* y, int num_experts, int inner, int outer) {
   int out = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
   if (out >= outer || row >= expert_offsets[num_experts]) return;
   int expert = 0;
   while (row >= expert_offsets[expert + 1]) ++expert;
+  int slot = slot_of(expert_slots, expert);
+  if (slot < 0) return;
   const storage* input = x + (size_t)(row_ids ? row_ids[row] : row) * inner;
-  const storage* weight = weights + ((size_t)expert * outer + out) * inner;
+  const storage* weight = weights + ((size_t)slot * outer + out) * inner;
   float sum = 0.0f;
   for (int i = 0; i < inner; ++i) sum += load(input[i]) * load(weight[i]);
   y[(size_t)row * outer + out] = store<storage>(sum);
 }
 
 extern "C" __global__ void expert_gemm_tiled(const storage* x, const int* row_ids,
-                                             const int* expert_offsets, const storage* weights,
+                                             const int* expert_offsets, const int* expert_slots, const storage* weights,
                                              storage* y, int num_experts, int inner, int outer) {
   __shared__ float xs[TILE][TILE + 1], ws[TILE][TILE + 1];  // one more: no bank conflicts
-  RowTile tile = row_tile(expert_offsets, num_experts, TILE, blockIdx.y);
-  if (tile.expert < 0) return;  // all of the block
+  RowTile tile = row_tile(expert_offsets, expert_slots, num_experts, TILE, blockIdx.y);
+  if (tile.slot < 0) return;  // all of the block
   int row = tile.first + threadIdx.y, column = threadIdx.x;
   int out = blockIdx.x * TILE + threadIdx.x, stripe = blockIdx.x * TILE + threadIdx.y;
   bool has_row = threadIdx.y < tile.count;
   const storage* input = x + (size_t)(has_row ? (row_ids ? row_ids[row] : row) : 0) * inner;
-  const storage* weight = weights + ((size_t)tile.expert * outer + stripe) * inner;
+  const storage* weight = weights + ((size_t)tile.slot * outer + stripe) * inner;
   float sum = 0.0f;
   for (int start = 0; start < inner; start += TILE) {
     int i = start + column;
@@ -58,13 +61,13 @@ extern "C" __global__ void expert_gemm_tiled(const storage* x, const int* row_id
 #include <mma.h>
 
 extern "C" __global__ void expert_gemm_wmma(const half* x, const int* row_ids,
-                                            const int* expert_offsets, const half* weights,
+                                            const int* expert_offsets, const int* expert_slots, const half* weights,
                                             half* y, int num_experts, int inner, int outer) {
   using namespace nvcuda;
   __shared__ half xs[16 * 16], ws[16 * 16];
   __shared__ float ys[16 * 16];
-  RowTile tile = row_tile(expert_offsets, num_experts, 16, blockIdx.y);
-  if (tile.expert < 0) return;
+  RowTile tile = row_tile(expert_offsets, expert_slots, num_experts, 16, blockIdx.y);
+  if (tile.slot < 0) return;
   int first_out = blockIdx.x * 16;
   wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
   wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
@@ -76,7 +79,7 @@ extern "C" __global__ void expert_gemm_wmma(const half* x, const int* row_ids,
       bool has_row = line < tile.count;
       size_t source = has_row ? (row_ids ? row_ids[row] : row) : 0;
       xs[i] = has_row ? x[source * inner + column] : __float2half(0.0f);
-      ws[i] = out < outer ? weights[((size_t)tile.expert * outer + out) * inner + column]
+      ws[i] = out < outer ? weights[((size_t)tile.slot * outer + out) * inner + column]
                           : __float2half(0.0f);
     }
     __syncwarp();

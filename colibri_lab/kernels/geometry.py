@@ -64,7 +64,7 @@ def route_topk_block(s: Sizes, threads: int) -> Launch:
 
 
 def route_fused(s: Sizes, threads: int) -> Launch:
-    shared = 4 * (s["hidden_size"] + s["num_experts"])
+    shared = 8 * s["num_experts"] + 4 * s["hidden_size"]
     return Launch((s["num_tokens"], 1, 1), (threads, 1, 1), shared)
 
 

@@ -1,8 +1,8 @@
 // swiglu: h = silu(gate) * up, and gate, up and SiLU of each row's expert in one kernel.
 //
 //   silu_mul:  gate [N, I], up [N, I] storage -> h [N, I] storage
-//   fused_swiglu:  x [T, H] storage, row_ids [N] int32, expert_offsets [E + 1] int32,
-//     gate_weights, up_weights [E, I, H] storage -> h [N, I] storage
+//   fused_swiglu:  x [T, H] storage, row_ids [N] int32, expert_offsets [E + 1], expert_slots [E] int32,
+//     gate_weights, up_weights [slots, I, H] storage -> h [N, I] storage
 //
 // Fused, gate and up never leave registers, and a tile of x is read once for both.
 //
@@ -23,7 +23,7 @@ extern "C" __global__ void silu_mul(const storage* gate, const storage* up, stor
 }
 
 extern "C" __global__ void fused_swiglu_naive(const storage* x, const int* row_ids,
-                                              const int* expert_offsets,
+                                              const int* expert_offsets, const int* expert_slots,
                                               const storage* gate_weights,
                                               const storage* up_weights, storage* h,
                                               int num_experts, int hidden_size,
@@ -32,8 +32,10 @@ extern "C" __global__ void fused_swiglu_naive(const storage* x, const int* row_i
   if (out >= intermediate_size || row >= expert_offsets[num_experts]) return;
   int expert = 0;
   while (row >= expert_offsets[expert + 1]) ++expert;
+  int slot = slot_of(expert_slots, expert);
+  if (slot < 0) return;
   const storage* input = x + (size_t)row_ids[row] * hidden_size;
-  size_t weight = ((size_t)expert * intermediate_size + out) * hidden_size;
+  size_t weight = ((size_t)slot * intermediate_size + out) * hidden_size;
   float gate = 0.0f, up = 0.0f;
   for (int i = 0; i < hidden_size; ++i) {
     float value = load(input[i]);
@@ -44,19 +46,19 @@ extern "C" __global__ void fused_swiglu_naive(const storage* x, const int* row_i
 }
 
 extern "C" __global__ void fused_swiglu_tiled(const storage* x, const int* row_ids,
-                                              const int* expert_offsets,
+                                              const int* expert_offsets, const int* expert_slots,
                                               const storage* gate_weights,
                                               const storage* up_weights, storage* h,
                                               int num_experts, int hidden_size,
                                               int intermediate_size) {
   __shared__ float xs[TILE][TILE + 1], gs[TILE][TILE + 1], us[TILE][TILE + 1];
-  RowTile tile = row_tile(expert_offsets, num_experts, TILE, blockIdx.y);
-  if (tile.expert < 0) return;
+  RowTile tile = row_tile(expert_offsets, expert_slots, num_experts, TILE, blockIdx.y);
+  if (tile.slot < 0) return;
   int row = tile.first + threadIdx.y, column = threadIdx.x;
   int out = blockIdx.x * TILE + threadIdx.x, stripe = blockIdx.x * TILE + threadIdx.y;
   bool has_row = threadIdx.y < tile.count, has_stripe = stripe < intermediate_size;
   const storage* input = x + (size_t)(has_row ? row_ids[row] : 0) * hidden_size;
-  size_t weight = ((size_t)tile.expert * intermediate_size + stripe) * hidden_size;
+  size_t weight = ((size_t)tile.slot * intermediate_size + stripe) * hidden_size;
   float gate = 0.0f, up = 0.0f;
   for (int start = 0; start < hidden_size; start += TILE) {
     int i = start + column;

@@ -40,6 +40,7 @@ def route_fused(
     router: Array,
     topk_ids: Array,
     topk_weights: Array,
+    router_logits: Array | None,
     num_tokens: int,
     hidden_size: int,
     num_experts: int,
@@ -48,6 +49,8 @@ def route_fused(
 ) -> None:
     x = hidden_states.reshape(num_tokens, hidden_size).astype(np.float64)
     logits = x @ router.reshape(hidden_size, num_experts).astype(np.float64)
+    if router_logits is not None:
+        router_logits[:] = logits
     route_topk(logits, topk_ids, topk_weights, num_tokens, num_experts, top_k, renormalize)
 
 
@@ -98,16 +101,20 @@ def expert_gemm(
     x: Array,
     row_ids: Array | None,
     expert_offsets: Array,
+    expert_slots: Array | None,
     weights: Array,
     y: Array,
     num_experts: int,
     inner: int,
     outer: int,
 ) -> None:
+    """Rows of an expert without a slot are left as they are."""
     for expert in range(num_experts):
         rows = slice(int(expert_offsets[expert]), int(expert_offsets[expert + 1]))
-        chosen = x[rows] if row_ids is None else x[row_ids[rows]]
-        y[rows] = chosen.astype(np.float64) @ weights[expert].astype(np.float64).T
+        slot = expert if expert_slots is None else int(expert_slots[expert])
+        if slot >= 0:
+            chosen = x[rows] if row_ids is None else x[row_ids[rows]]
+            y[rows] = chosen.astype(np.float64) @ weights[slot].astype(np.float64).T
 
 
 def silu_mul(gate: Array, up: Array, h: Array, num_values: int) -> None:
@@ -120,6 +127,7 @@ def fused_swiglu(
     x: Array,
     row_ids: Array,
     expert_offsets: Array,
+    expert_slots: Array | None,
     gate_weights: Array,
     up_weights: Array,
     h: Array,
@@ -130,15 +138,27 @@ def fused_swiglu(
     rows = int(expert_offsets[num_experts])
     gate, up = (np.zeros((rows, intermediate_size)) for _ in range(2))
     sizes = (num_experts, hidden_size, intermediate_size)
-    expert_gemm(x, row_ids, expert_offsets, gate_weights, gate, *sizes)
-    expert_gemm(x, row_ids, expert_offsets, up_weights, up, *sizes)
-    silu_mul(gate, up, h[:rows], rows * intermediate_size)
+    expert_gemm(x, row_ids, expert_offsets, expert_slots, gate_weights, gate, *sizes)
+    expert_gemm(x, row_ids, expert_offsets, expert_slots, up_weights, up, *sizes)
+    made = np.zeros((rows, intermediate_size))
+    silu_mul(gate, up, made, made.size)
+    there = _has_slot(expert_offsets, expert_slots, rows)
+    h[:rows][there] = made[there]
+
+
+def _has_slot(expert_offsets: Array, expert_slots: Array | None, rows: int) -> Array:
+    """[rows] whether each row's expert has its weights anywhere."""
+    if expert_slots is None:
+        return np.ones(rows, bool)
+    found: Array = np.repeat(expert_slots >= 0, np.diff(expert_offsets))
+    return found
 
 
 def fused_expert(
     x: Array,
     row_ids: Array,
     expert_offsets: Array,
+    expert_slots: Array | None,
     gate_weights: Array,
     up_weights: Array,
     down_weights: Array,
@@ -150,13 +170,14 @@ def fused_expert(
     rows = int(expert_offsets[num_experts])
     h = np.zeros((rows, intermediate_size))
     fused_swiglu(
-        x, row_ids, expert_offsets, gate_weights, up_weights, h,
+        x, row_ids, expert_offsets, expert_slots, gate_weights, up_weights, h,
         num_experts, hidden_size, intermediate_size,
     )  # fmt: skip
     added = np.zeros((rows, hidden_size))
     expert_gemm(
-        h, None, expert_offsets, down_weights, added, num_experts, intermediate_size, hidden_size
-    )
+        h, None, expert_offsets, expert_slots, down_weights, added,
+        num_experts, intermediate_size, hidden_size,
+    )  # fmt: skip
     y[:rows] += added
 
 
