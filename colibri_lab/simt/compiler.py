@@ -157,9 +157,8 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
         flags += analysis_flags.instrument_flags(is_clang(compiler))
     with tempfile.TemporaryDirectory(prefix="colibri-simt-") as folder:
         made = Path(folder) / "image.o"
-        text = (
-            Path(folder) / Path(source).name
-        )  # Clang calls the code by this name, not the marker's
+        # Clang calls the code by this file's name, not the line marker's.
+        text = Path(folder) / Path(source).name
         text.write_text(rewritten.source)
         flags.append(f"-fdebug-prefix-map={folder}=.")
         _run([compiler, "-c", "-fPIC", "-x", "c++-cpp-output", *flags, str(text), "-o", str(made)])
