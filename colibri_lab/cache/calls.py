@@ -21,6 +21,7 @@ class Batches:
     decode : [B] bool.   key_bytes : [L * E] int64.   num_experts : E.
     guesses : [B] the keys that the router named one layer early, the likeliest first; None where
     the trace has no look-ahead.
+    steps : [B] int64, a number for each request and step; None where that is not known.
     """
 
     keys: NDArray[np.int64]
@@ -29,6 +30,7 @@ class Batches:
     key_bytes: NDArray[np.int64]
     num_experts: int
     guesses: Sequence[list[int]] | None = None
+    steps: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.decode)
@@ -66,6 +68,7 @@ class Batches:
             starts=self.starts[start : stop + 1] - first,
             decode=self.decode[start:stop],
             guesses=None if self.guesses is None else self.guesses[start:stop],
+            steps=None if self.steps is None else self.steps[start:stop],
         )
 
     def of_layer(self, layer: int) -> Batches:
@@ -78,7 +81,25 @@ class Batches:
             starts=np.concatenate([[0], np.cumsum(lengths[chosen])]),
             decode=self.decode[chosen],
             guesses=None,  # they are for reading ahead of the layer, which one alone has no use for
+            steps=None if self.steps is None else self.steps[chosen],
         )
+
+    def tokens(self) -> NDArray[np.int64]:
+        """[B] which decode token a call is of, counted from 0 as they begin; -1 for prefill.
+
+        A token is the calls of one request and step whose layers rise. So layers may be missing,
+        requests take turns between layers, and steps restart.
+        """
+        steps = np.zeros(len(self), np.int64) if self.steps is None else self.steps
+        order = np.flatnonzero(self.decode)
+        order = order[np.argsort(steps[order], kind="stable")]
+        layer, step = self.layers[order], steps[order]
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (np.diff(step) != 0) | (np.diff(layer) <= 0)
+        found = np.full(len(self), -1, np.int64)
+        rank = np.argsort(np.argsort(order[begins]))
+        found[order] = rank[np.cumsum(begins) - 1]
+        return found
 
     def groups(self) -> Iterator[tuple[list[int], bool]]:
         """Each batch's keys, and whether it is of decode."""
@@ -120,6 +141,7 @@ def batches(trace: RoutingTrace, *, per_token: bool = False) -> Batches:
         key_bytes=np.repeat(np.array(trace.expert_bytes, np.int64), trace.num_experts),
         num_experts=trace.num_experts,
         guesses=None if trace.lookahead is None else _guesses(trace, kept, call),
+        steps=trace.request[kept][begins].astype(np.int64) << 32 | step[begins],
     )
 
 

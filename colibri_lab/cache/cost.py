@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,9 @@ from .loop import Ahead, Pool, Step, steps
 from .policies import LRU
 from .predictors import make_predictor
 from .replay import pools
+
+MOST_S = 86_400.0  # of a latency, or of one layer: a day; beyond are slips, and sums that overflow
+LEAST_GBPS = 1e-12  # a byte in a quarter of an hour
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,22 @@ class Tier:
     concurrency: int = 1
 
     def __post_init__(self) -> None:
-        # Written so that not-a-number fails, too.
-        if not (self.gbps > 0 and self.latency_s >= 0 and self.concurrency >= 1):
+        if not self._makes_sense():
             raise InputError(
                 "a tier makes no sense",
-                expected="gbps over 0, latency_s 0 or more, concurrency 1 or more",
+                expected=f"gbps of {LEAST_GBPS:g} or more, latency_s of 0 to {MOST_S:,.0f}, "
+                "a whole concurrency of 1 or more",
                 found=str(self),
             )
+
+    def _makes_sense(self) -> bool:
+        values: dict[str, Any] = vars(self)
+        if not all(isinstance(value, Real) for value in values.values()):
+            return False
+        if not isinstance(values["concurrency"], Integral) or self.concurrency < 1:
+            return False
+        # Written so that not-a-number fails, too.
+        return self.gbps >= LEAST_GBPS and 0 <= self.latency_s <= MOST_S
 
     def read_s(self, sizes: Sequence[int]) -> float:
         """Seconds to read experts of these sizes: latencies overlap, bytes share the bandwidth."""
@@ -63,10 +77,11 @@ class Costs:
     cpu_gbps: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.layer_s < float("inf") and 0 <= self.cpu_gbps < float("inf")):
+        computes = self.cpu_gbps == 0 or LEAST_GBPS <= self.cpu_gbps < float("inf")
+        if not (0 <= self.layer_s <= MOST_S and computes):
             raise InputError(
                 "costs make no sense",
-                expected="layer_s and cpu_gbps of 0 or more",
+                expected=f"layer_s of 0 to {MOST_S:,.0f}, cpu_gbps of 0, or {LEAST_GBPS:g} or more",
                 found=f"{self.layer_s} and {self.cpu_gbps}",
             )
         if self.disk is not None and self.host_bytes < 1:
@@ -118,32 +133,29 @@ class TokenTimes:
 
 @dataclass
 class _Clock:
-    """Seconds of the layer calls of decode, token by token."""
+    """Seconds of the layer calls of decode.   seconds, loading_s : a token each."""
 
     costs: Costs
     sizes: list[int]
     host: Pool
-    seconds: list[float] = field(default_factory=list)
-    loading_s: list[float] = field(default_factory=list)
+    seconds: list[float]
+    loading_s: list[float]
     missed: int = 0
     absorbed: int = 0
 
-    def add(self, step: Step, starts_token: bool) -> None:
+    def add(self, step: Step, token: int) -> None:
         ahead_disk_s = self._from_disk(step.read_ahead)
         disk_s = self._from_disk(step.missed)
         if not step.decode:
             return
-        if starts_token:
-            self.seconds.append(0.0)
-            self.loading_s.append(0.0)
         # Guesses are read while the layer before computes; what is not done by then is waited for.
         ahead_s = ahead_disk_s + self.costs.tier.read_s(self._sizes(step.read_ahead))
         read_s, absorbed = self.costs.shared_s(self._sizes(step.missed))
         wait_s = max(ahead_s - self.costs.layer_s, 0.0) + disk_s + read_s
         self.missed += len(step.missed)
         self.absorbed += absorbed
-        self.loading_s[-1] += wait_s
-        self.seconds[-1] += wait_s + self.costs.layer_s
+        self.loading_s[token] += wait_s
+        self.seconds[token] += wait_s + self.costs.layer_s
 
     def _from_disk(self, keys: Sequence[int]) -> float:
         """Seconds of what host memory does not hold."""
@@ -162,7 +174,7 @@ def token_times(
 ) -> TokenTimes:
     """Replay, and add up each decode token's layers.
 
-    A token is the decode layer calls from one visit of its first layer to the next. Reading waits
+    A token is what `Batches.tokens` takes as one. Reading waits
     for the router and computing for reading, but for guesses that are read ahead: they have one
     layer's time, and are not cancelled. What the CPU computes is cached as if it had been moved.
     Raises TraceError where the trace has no decode.
@@ -171,14 +183,14 @@ def token_times(
     check_rules(calls, room, rules)
     ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
-    clock = _Clock(costs, sizes, Pool(LRU(), sizes, costs.host_bytes))
-    last = calls.num_layers
-    for step in steps(calls, pools(calls, policy, room, rules), ahead):
-        layer = step.used[0] // calls.num_experts
-        clock.add(step, starts_token=layer <= last)
-        last = layer if step.decode else calls.num_layers
-    if not clock.seconds:
+    tokens = calls.tokens().tolist()
+    count = max(tokens, default=-1) + 1
+    if not count:
         raise TraceError("the trace has no decode tokens", expected="one or more", found=0)
+    clock = _Clock(costs, sizes, Pool(LRU(), sizes, costs.host_bytes), [0.0] * count, [0.0] * count)
+    replayed = steps(calls, pools(calls, policy, room, rules), ahead)
+    for step, token in zip(replayed, tokens, strict=True):
+        clock.add(step, token)
     return TokenTimes(
         seconds=np.array(clock.seconds),
         loading_s=np.array(clock.loading_s),

@@ -29,6 +29,9 @@ def miss_ratio_curves(
 
     Stack policies of equal experts take one pass for all budgets, where numba is installed.
     """
+    if not budgets_bytes:
+        raise InputError("a curve needs budgets", expected="one or more", found=0)
+    policies = tuple(dict.fromkeys(policies))
     if not calls.equal_sizes:
         return _replayed(calls, policies, list(map(Budget, budgets_bytes)))
     size = int(calls.key_bytes[0])
@@ -80,16 +83,18 @@ def _replayed(
 
 
 def cliff_bytes(calls: Batches) -> int | None:
-    """The least budget at which LRU hits at all in decode, to the size of an expert; None: never.
+    """The least budget at which LRU hits at all in decode; None: never.
 
     Below it the cache is smaller than what comes back first: about one token's cycle over all
-    layers. Found by halving, since LRU keeps with more room all that it keeps with less.
+    layers. Found by halving, since LRU keeps with more room all that it keeps with less. What is
+    held is always a sum of sizes, so a multiple of what divides them all is exact.
     """
-    return _least(
-        lambda room: run(calls, "lru", Budget(room)).hits[True] > 0,
-        calls.used_bytes,
-        int(calls.key_bytes.min()),
+    step = int(np.gcd.reduce(calls.key_bytes))
+    rooms = _least(
+        lambda rooms: run(calls, "lru", Budget(rooms * step)).hits[True] > 0,
+        calls.used_bytes // step,
     )
+    return None if rooms is None else rooms * step
 
 
 @dataclass(frozen=True)
@@ -128,18 +133,18 @@ def _break_even(calls: Batches, costs: Costs, top_k: int) -> BreakEven:
 
     return BreakEven(
         top_k=top_k,
-        cliff_slots=_least(lambda count: run(calls, "lru", slots(count)).hits[True] > 0, used, 1),
-        break_even_slots=_least(waits_no_longer, used, 1),
+        cliff_slots=_least(lambda count: run(calls, "lru", slots(count)).hits[True] > 0, used),
+        break_even_slots=_least(waits_no_longer, used),
         used=used,
     )
 
 
-def _least(enough: Callable[[int], bool], most: int, step: int) -> int | None:
-    """The least room that is enough, to a step, where more is never worse; None: not even most."""
+def _least(enough: Callable[[int], bool], most: int) -> int | None:
+    """The least room that is enough, where more is never worse; None: not even most."""
     if not enough(most):
         return None
     low, high = 0, most
-    while high - low > step:
+    while high - low > 1:
         middle = (low + high) // 2
         if enough(middle):
             high = middle

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from ..errors import CheckFailed
 from ..reference.trace import RoutingTrace
-from .bound import area_misses, shrunk
+from .bound import area_misses, shrunk, without
 from .budget import DEMAND, Budget, Rules, check_rules, most_bytes
 from .calls import Batches, batches
 from .catalog import POLICIES, make_policy
@@ -119,9 +119,13 @@ def _at_budget(
 
 
 def _bound(calls: Batches, budget: Budget, demand: Rules) -> int:
-    """No policy misses less often; pins and reading ahead only take choices away."""
-    small = run(shrunk(calls), OPTIMUM, budget, replace(demand, pinned=frozenset()))
-    return max(small.misses, area_misses(calls, budget.amount, demand.bypass))
+    """No policy reads less often; reading ahead only takes choices away."""
+    free = without(calls, demand.pinned) if demand.pinned else calls
+    pinned = len(demand.pinned & set(calls.keys.tolist()))
+    if not len(free):
+        return pinned
+    small = run(shrunk(free), OPTIMUM, budget, replace(demand, pinned=frozenset()))
+    return pinned + max(small.misses, area_misses(free, budget.amount, demand.bypass))
 
 
 def pools(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> list[Pool]:

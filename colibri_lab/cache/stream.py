@@ -45,10 +45,12 @@ def _joined(first: RoutingTrace, second: RoutingTrace) -> RoutingTrace:
 def _concatenated(parts: list[Batches]) -> Batches:
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
     guesses = [part.guesses for part in parts if part.guesses is not None]
+    steps = [part.steps for part in parts if part.steps is not None]
     return replace(
         parts[0],
         keys=np.concatenate([part.keys for part in parts]),
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         decode=np.concatenate([part.decode for part in parts]),
         guesses=[each for part in guesses for each in part] if len(guesses) == len(parts) else None,
+        steps=np.concatenate(steps) if len(steps) == len(parts) else None,
     )

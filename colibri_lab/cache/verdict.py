@@ -78,18 +78,24 @@ def verdict(trace: RoutingTrace, budget_bytes: int, costs: Costs, current: str =
         _first(changes),
         _limits(trace, calls),
     ]
-    labels = _labels(by_name, budget_bytes, current, cliff)
+    labels = _labels(by_name, current)
     return Verdict([sentence for sentence in sentences if sentence], labels, results, changes)
 
 
-def _labels(by_name: dict[str, Replay], budget: int, current: str, cliff: int | None) -> list[str]:
+def _labels(by_name: dict[str, Replay], current: str) -> list[str]:
     optimum, now = by_name[OPTIMUM].decode_hit_ratio, by_name[current].decode_hit_ratio
     holds = {
-        "below-the-cliff": cliff is None or budget < cliff,
+        "below-the-cliff": _below(by_name),
         "working-set-bound": optimum < BOUND_BY_SET,
         "policy-bound": _best(by_name).decode_hit_ratio - now >= WORTH_POINTS,
     }
     return [label for label, true in holds.items() if true]
+
+
+def _below(by_name: dict[str, Replay]) -> bool:
+    """Below the cliff LRU finds nothing. A batch that uses what the one before did finds that even
+    in less room than an expert takes."""
+    return by_name["lru"].decode_hit_ratio == 0
 
 
 def _best(by_name: dict[str, Replay]) -> Replay:
@@ -103,11 +109,13 @@ def _where(by_name: dict[str, Replay], budget: int, current: str, cliff: int | N
     text = f"With {_mib(budget)}, {current} finds {now:.1%} of the experts of decode in memory."
     if cliff is None:
         return f"{text} LRU never hits, whatever the budget: no expert comes back."
-    if budget < cliff:
+    if _below(by_name):
         return (
             f"{text} The budget is below the cliff at {_mib(cliff)}, about one token's cycle: "
             "under it LRU evicts every expert just before it comes back."
         )
+    if budget < cliff:
+        return f"{text} The budget is below one expert: LRU finds what was used just before."
     return f"{text} The cliff, below which LRU finds nothing, is at {_mib(cliff)}."
 
 
@@ -249,7 +257,7 @@ def _first(changes: Sequence[Change]) -> str:
 
 
 def _limits(trace: RoutingTrace, calls: Batches) -> str:
-    tokens = int(calls.decode.sum()) // max(calls.num_layers, 1)
+    tokens = int(calls.tokens().max()) + 1
     limits = []
     if tokens < FEW_TOKENS:
         limits.append(f"{tokens} decode tokens")

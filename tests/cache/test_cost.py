@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from colibri_lab.cache import Batches, Rules
+from colibri_lab.cache import Batches, Rules, batches
 from colibri_lab.cache.cost import Costs, Tier, token_times
 from colibri_lab.errors import InputError, TraceError
+from tests.cache.test_replay import make_trace
 
 GB = 10**9
 
@@ -56,7 +57,19 @@ def test_no_decode():
 
 
 @pytest.mark.parametrize(
-    "options", [{"gbps": 0.0}, {"gbps": 1.0, "latency_s": -1.0}, {"gbps": 1.0, "concurrency": 0}]
+    "options",
+    [
+        {"gbps": 0.0},
+        {"gbps": float("nan")},
+        {"gbps": "fast"},
+        {"gbps": None},
+        {"gbps": 1e-320},
+        {"gbps": 1.0, "latency_s": -1.0},
+        {"gbps": 1.0, "latency_s": float("inf")},
+        {"gbps": 1.0, "latency_s": [1]},
+        {"gbps": 1.0, "concurrency": 0},
+        {"gbps": 1.0, "concurrency": 1.5},
+    ],
 )
 def test_bad_tier(options):
     with pytest.raises(InputError, match="makes no sense"):
@@ -99,3 +112,27 @@ def test_reading_ahead_takes_the_time_of_a_layer():
 def test_bad_costs(options):
     with pytest.raises(InputError, match=r"make no sense|needs its size"):
         Costs(Tier(1.0), **options)
+
+
+def three_layers(rows):
+    """rows : (request, step, layer, expert), one expert a token."""
+    table = [(1, request, step, layer, 0, expert) for request, step, layer, expert in rows]
+    return batches(make_trace(table, num_layers=3, size=1_000_000_000))
+
+
+def test_a_token_whose_layers_were_dropped_is_a_token_of_its_own():
+    # The first token has lost layer 1 and 2, the second layer 0: their layers rise all the same.
+    calls = three_layers([(0, 0, 0, 1), (0, 1, 1, 1), (0, 1, 2, 1), (0, 2, 2, -1), (0, 2, 0, 2)])
+    times = token_times(calls, "lru", 1, Costs(Tier(1.0), layer_s=1.0))
+    assert times.seconds.tolist() == [2.0, 4.0, 2.0]
+
+
+def test_requests_that_take_turns_in_each_layer():
+    rows = [(request, 5 + 2 * request, layer, request) for layer in range(3) for request in (0, 1)]
+    times = token_times(three_layers(rows), "lru", 1, Costs(Tier(1.0), layer_s=0.5))
+    assert times.seconds.tolist() == [4.5, 4.5]
+
+
+def test_steps_that_restart_are_tokens_of_their_own():
+    rows = [(0, 0, layer, token) for token in range(2) for layer in range(3)]
+    assert len(token_times(three_layers(rows), "lru", 1, Costs(Tier(1.0), 0.0)).seconds) == 2

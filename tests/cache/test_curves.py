@@ -127,3 +127,25 @@ def test_one_pass_or_replays_draw_the_same_curve(monkeypatch):
 def test_budgets_that_hold_no_expert():
     with pytest.raises(InputError, match="holds no expert"):
         miss_ratio_curves(two_layers([[0]]), ["lru"], [GB - 1])
+
+
+def test_the_cliff_is_a_whole_number_of_experts():
+    # Three experts in turn in each layer: six experts, whatever the halving passes by.
+    calls = two_layers([[0], [4], [1], [5], [2], [6]] * 5)
+    assert cliff_bytes(calls) == 6 * GB
+
+
+def test_the_cliff_of_unequal_experts_is_exact():
+    calls = two_layers([[0], [4]] * 5)
+    calls.key_bytes[:4], calls.key_bytes[4:] = 7, 10
+    assert cliff_bytes(calls) == 17
+    hits = [replay(calls, ["lru"], [room])[0].hit_ratio > 0 for room in (16, 17)]
+    assert hits == [False, True]
+
+
+def test_a_policy_named_twice_is_one_curve():
+    calls = calls_of([[key] for _ in range(10) for key in range(4)])
+    found = miss_ratio_curves(calls, ["lru", "lru"], [3, 4])
+    assert found["lru"] == pytest.approx([1.0, 0.1])
+    with pytest.raises(InputError, match="needs budgets"):
+        miss_ratio_curves(calls, ["lru"], [])

@@ -192,3 +192,31 @@ def test_a_budget_that_leaves_a_layer_nothing():
     calls = Batches(calls.keys, calls.starts, calls.decode, calls.key_bytes, num_experts=4)
     with pytest.raises(InputError, match="leaves a layer nothing"):
         replay(calls, ["lru"], [Budget(1, per_layer=True)])
+
+
+@settings(max_examples=300)
+@given(
+    groups_strategy,
+    st.lists(st.integers(1, 5), min_size=6, max_size=6),
+    st.integers(6, 14),
+    st.booleans(),
+)
+def test_the_bound_is_below_the_optimum_of_unequal_experts_with_pins(groups, sizes, room, bypass):
+    pinned = frozenset({0})
+    calls = unequal(groups, sizes)
+    best = least_misses(
+        tuple(map(tuple, groups)),
+        lambda held: sum(sizes[key] for key in held) <= room,
+        pinned=pinned,
+        bypass=bypass,
+    )
+    for result in replay(calls, ["lru", "belady"], [room], Rules(pinned=pinned, bypass=bypass)):
+        assert result.misses >= best
+        assert result.regret >= (result.misses / best - 1 if best else 0) - 1e-12
+
+
+def test_pins_that_stay_where_a_batch_leaves_no_room_are_not_better_than_the_bound():
+    # A batch of 20 in a room of 8: the pinned expert of 3 stays beside it, and always hits.
+    calls = unequal([[0], [1, 2]] * 20, [3, 10, 10, 1, 1, 1])
+    (result,) = replay(calls, ["lru"], [8], Rules(pinned=frozenset({0})))
+    assert (result.misses, result.regret) == (41, 0)
