@@ -217,6 +217,6 @@ def test_the_bound_is_below_the_optimum_of_unequal_experts_with_pins(groups, siz
 
 def test_pins_that_stay_where_a_batch_leaves_no_room_are_not_better_than_the_bound():
     # A batch of 20 in a room of 8: the pinned expert of 3 stays beside it, and always hits.
-    calls = unequal([[0], [1, 2]] * 20, [3, 10, 10, 1, 1, 1])
+    calls = unequal([[0, 1, 2], [0, 3, 4]] * 20, [3, 10, 10, 10, 10, 10])
     (result,) = replay(calls, ["lru"], [8], Rules(pinned=frozenset({0})))
-    assert (result.misses, result.regret) == (41, 0)
+    assert (result.misses, result.regret) == (81, 0)
