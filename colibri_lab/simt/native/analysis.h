@@ -54,6 +54,7 @@ struct Lane {
   uint64_t key_base = 0;                    // inverse call depth, in place
   uintptr_t image_base = 0;
   uintptr_t stack_low = 0, stack_bytes = 0;
+  unsigned mode = 0;
   SimtThread *self = nullptr;
   Warp *warp = nullptr;
   uint32_t number = 0;  // in its block

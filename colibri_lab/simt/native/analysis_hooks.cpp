@@ -13,10 +13,12 @@ static uint16_t hash_of(uint64_t address, uint32_t bytes) {
   return uint16_t(mixed >> 48);
 }
 
-// The hooks come before the access; the value is there by the thread's next event.
+// The hooks come before the access; the value is there by the thread's next event, whose hook
+// finds no room (see `await`) and comes here.
 void settle(Lane *lane) {
   Event *event = lane->pending;
   lane->pending = nullptr;
+  lane->limit = lane->log + kLogEvents;
   if (kind_of(event->key) == STAMP) {  // the access done by now: how far others had come
     event->address |= stamps.load(std::memory_order_relaxed) << 32;
   } else {
@@ -24,7 +26,16 @@ void settle(Lane *lane) {
   }
 }
 
+static void await(Lane *lane) {
+  lane->pending = lane->next - 1;
+  lane->limit = lane->next;
+}
+
 static __attribute__((noinline)) void make_room(Lane *lane) {
+  if (lane->pending) {
+    settle(lane);
+    if (lane->next != lane->limit) return;
+  }
   Worker *worker = lane->warp->block->worker;
   if (!lane->log) {
     if (worker->free_logs.empty()) {  // a little more than a page apart, for the cache's sake
@@ -55,7 +66,6 @@ static __attribute__((noinline)) void make_room(Lane *lane) {
 }
 
 static inline void append(Lane *lane, uint64_t key, uint64_t address) {
-  if (__builtin_expect(lane->pending != nullptr, 0)) settle(lane);
   if (__builtin_expect(lane->next == lane->limit, 0)) make_room(lane);
   Event *event = lane->next++;
   event->key = lane->key_base | key;
@@ -80,7 +90,7 @@ static inline void access(const void *where, uint32_t bytes, Kind kind, const vo
   if (__builtin_expect(!lane, 0)) return;
   uintptr_t address = reinterpret_cast<uintptr_t>(where);
   if (address - lane->stack_low < lane->stack_bytes) return;  // the thread's own variables
-  unsigned on = mode.load(std::memory_order_relaxed);
+  unsigned on = lane->mode;
   if (on & SIMT_MEMORY) check_memory(lane, address, bytes, kind, pc);
   if (!(on & (SIMT_COUNTERS | SIMT_RACES))) return;
   append(lane, place(lane, pc) | make_key(kind, bytes), address);
@@ -89,7 +99,7 @@ static inline void access(const void *where, uint32_t bytes, Kind kind, const vo
       append(lane, place(lane, pc) | make_key(STAMP, 0),
              stamps.fetch_add(1, std::memory_order_relaxed) & 0xffffffff);
     }
-    lane->pending = lane->next - 1;
+    await(lane);
   }
 }
 
@@ -156,17 +166,17 @@ SIMT_API void __tsan_func_exit() {
   if (Lane *lane = current()) lane->key_base += 1ull << 48;
 }
 SIMT_API void __sanitizer_cov_trace_pc() {
-  if (!(mode.load(std::memory_order_relaxed) & (SIMT_COUNTERS | SIMT_RACES))) return;
-  if (Lane *lane = current()) append(lane, place(lane, PC) | make_key(BASIC_BLOCK, 0), 0);
+  Lane *lane = current();
+  if (lane && lane->mode & (SIMT_COUNTERS | SIMT_RACES))
+    append(lane, place(lane, PC) | make_key(BASIC_BLOCK, 0), 0);
 }
 
 SIMT_API void simt_analysis_atomic(const void *pc, void *address, uint32_t bytes) {
   access(address, bytes, ATOMIC, pc);
 }
 SIMT_API void simt_analysis_fence(const void *pc, int) {
-  if (!(mode.load(std::memory_order_relaxed) & SIMT_RACES)) return;
   Lane *lane = current();
-  if (!lane) return;
+  if (!lane || !(lane->mode & SIMT_RACES)) return;
   run->fenced.store(true, std::memory_order_relaxed);
   append(lane, place(lane, pc) | make_key(FENCE, 0), 0);
 }

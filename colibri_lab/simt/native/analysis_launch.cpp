@@ -75,6 +75,7 @@ Lane *enter(SimtThread *self) {
   lane->warp = &block->warps[self->linear / kLanes];
   lane->warp->lanes[self->linear % kLanes] = lane;
   lane->key_base = 0xffffull << 48;
+  lane->mode = mode.load(std::memory_order_relaxed);
   lane->image_base = run->image->base;
   lane->stack_low = reinterpret_cast<uintptr_t>(self->stack_low);
   lane->stack_bytes = uintptr_t(self->stack_high - self->stack_low);
