@@ -13,6 +13,7 @@ from .declarations import (
     statement_end,
     without_attributes,
 )
+from .rewrite_indices import rewrite_indices
 from .rewrite_kernels import rewrite_kernel
 from .rewrite_shared import rewrite_shared
 from .rewrite_volatile import rewrite_volatile
@@ -47,6 +48,7 @@ def rewrite(source: str) -> Rewritten:
     source : str, with line markers; CUDA's own words must not have been expanded
     """
     tokens = split(source)
+    rewrite_indices(tokens)
     scopes = _scopes(tokens)
     result = Rewritten("")
     counter = 0

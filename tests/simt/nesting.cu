@@ -39,3 +39,10 @@ __global__ void by_value(Box<double> box, char c, half h, double *o, dim3 d) {
 }
 namespace a { __device__ float table[3] = {1, 2, 3}; __constant__ int size; }
 static __device__ int kept;
+void more_host_code(float *p, int n) {
+  dim3 gridDim(n, 2), blockDim(32);
+  apply<<<gridDim, blockDim>>>(twice<float>, p);
+}
+void launches(float *p, dim3 gridDim, dim3 blockDim);
+void launches(float *p, dim3 gridDim, dim3 blockDim) { apply<<<gridDim.x, blockDim>>>(twice<float>, p); }
+extern "C" __global__ void after_host_code(int *o) { dim3 d = blockDim; o[0] = d.x + gridDim.x; }

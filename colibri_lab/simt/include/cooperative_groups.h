@@ -27,13 +27,13 @@ class thread_block {
   static constexpr unsigned _group_id = 1;
   SIMT_FN void sync() { __syncthreads(); }
   SIMT_FN void barrier_wait() {}
-  SIMT_FN unsigned size() { dim3 n = blockDim; return n.x * n.y * n.z; }
+  SIMT_FN unsigned size() { dim3 n = simt::block_dim(); return n.x * n.y * n.z; }
   SIMT_FN unsigned num_threads() { return size(); }
   SIMT_FN unsigned thread_rank() { return simt::linear_thread(); }
-  SIMT_FN dim3 group_index() { return blockIdx; }
-  SIMT_FN dim3 thread_index() { return threadIdx; }
-  SIMT_FN dim3 group_dim() { return blockDim; }
-  SIMT_FN dim3 dim_threads() { return blockDim; }
+  SIMT_FN dim3 group_index() { return simt::block_idx(); }
+  SIMT_FN dim3 thread_index() { return simt::thread_idx(); }
+  SIMT_FN dim3 group_dim() { return simt::block_dim(); }
+  SIMT_FN dim3 dim_threads() { return simt::block_dim(); }
 };
 SIMT_FN thread_block this_thread_block() { return {}; }
 
@@ -45,12 +45,12 @@ class grid_group {
     __syncthreads();
   }
   SIMT_FN unsigned long long num_blocks() {
-    dim3 n = gridDim;
+    dim3 n = simt::grid_dim();
     return (unsigned long long)n.x * n.y * n.z;
   }
   SIMT_FN unsigned long long block_rank() {
-    dim3 n = gridDim;
-    uint3 at = blockIdx;
+    dim3 n = simt::grid_dim();
+    uint3 at = simt::block_idx();
     return ((unsigned long long)at.z * n.y + at.y) * n.x + at.x;
   }
   SIMT_FN unsigned long long size() { return num_blocks() * thread_block::size(); }
@@ -58,9 +58,9 @@ class grid_group {
   SIMT_FN unsigned long long thread_rank() {
     return block_rank() * thread_block::size() + thread_block::thread_rank();
   }
-  SIMT_FN dim3 group_dim() { return gridDim; }
-  SIMT_FN dim3 dim_blocks() { return gridDim; }
-  SIMT_FN dim3 block_index() { return blockIdx; }
+  SIMT_FN dim3 group_dim() { return simt::grid_dim(); }
+  SIMT_FN dim3 dim_blocks() { return simt::grid_dim(); }
+  SIMT_FN dim3 block_index() { return simt::block_idx(); }
 };
 SIMT_FN grid_group this_grid() { return {}; }
 

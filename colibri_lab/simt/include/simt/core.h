@@ -145,8 +145,6 @@ __attribute__((used)) KernelEntry Kernel<void(A...), f, max_threads>::entry = {
 }  // namespace simt
 }
 
-#define threadIdx (::simt::thread_idx())
-#define blockIdx (::simt::block_idx())
-#define blockDim (::simt::block_dim())
-#define gridDim (::simt::grid_dim())
+// threadIdx and its kin are replaced by calls of the above (rewrite_indices.py), not by macros:
+// host code in the same file may have variables of these names.
 static constexpr int warpSize = 32;

@@ -16,6 +16,13 @@ enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
   cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
+enum cudaDeviceAttr {
+  cudaDevAttrMaxThreadsPerBlock = 1,
+  cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1 };
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 struct cudaDeviceProp {
@@ -56,6 +63,22 @@ SIMT_HOST_ONLY(cudaOccupancyMaxActiveBlocksPerMultiprocessor)
 SIMT_HOST_ONLY(cudaGetLastError)
 SIMT_HOST_ONLY(cudaPeekAtLastError)
 SIMT_HOST_ONLY(cudaLaunchKernel)
+SIMT_HOST_ONLY(cudaMemcpy2D)
+SIMT_HOST_ONLY(cudaMemcpy2DAsync)
+SIMT_HOST_ONLY(cudaDeviceGetAttribute)
+SIMT_HOST_ONLY(cudaFuncSetCacheConfig)
+SIMT_HOST_ONLY(cudaHostAlloc)
+SIMT_HOST_ONLY(cudaHostRegister)
+SIMT_HOST_ONLY(cudaDeviceReset)
+SIMT_HOST_ONLY(cudaStreamCreateWithFlags)
+SIMT_HOST_ONLY(cudaStreamWaitEvent)
+SIMT_HOST_ONLY(cudaProfilerStart)
+SIMT_HOST_ONLY(cudaProfilerStop)
+SIMT_HOST_ONLY(cudaLaunchCooperativeKernel)
+SIMT_HOST_ONLY(cudaFuncGetAttributes)
+SIMT_HOST_ONLY(cudaMemGetInfo)
+SIMT_HOST_ONLY(cudaEventCreateWithFlags)
+SIMT_HOST_ONLY(cudaEventQuery)
 #undef SIMT_HOST_ONLY
 inline const char *cudaGetErrorString(cudaError_t) { return "host code does not run here"; }
 inline const char *cudaGetErrorName(cudaError_t) { return "cudaErrorNotSupported"; }
