@@ -1,20 +1,20 @@
 """The CUDA kernels: what there is, held against their NumPy twins, and what they do to memory.
 
-On a machine without a GPU they run on the emulated driver: results and counters are exact, and there
-are no times. ``check`` also looks for races, bad accesses and barriers that not all threads meet."""
+Without a GPU they run on the emulated driver: results and counters are exact, and there are no
+times. ``check`` also looks for races, bad accesses and barriers that not all threads meet."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CheckFailed
 from .output import note, print_json, print_table
 
 if TYPE_CHECKING:
+    from ..kernels import Kernel
     from ..kernels.check import Checked
     from ..kernels.device import Device
 
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    {"list": _list, "check": _check, "profile": _profile, "resources": _resources}[
-        options.action
-    ](options)
+    {"list": _list, "check": _check, "profile": _profile, "resources": _resources}[options.action](
+        options
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -69,9 +69,9 @@ def _check(options: argparse.Namespace) -> None:
     from ..kernels.device import open_device
 
     kernels = find(options.names)
-    with open_device(options.gpu) as device, ExitStack() as stack:
+    with open_device(options.gpu) as device:
         findings: list[str] = []
-        results = list(_progress(_checked(device, kernels, stack, findings)))
+        results = list(_progress(_checked(device, kernels, findings)))
         emulated, name = device.emulated, device.name
     failed = [result for result in results if result.status != "passed"]
     if options.json:
@@ -90,9 +90,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _checked(
-    device: Device, kernels: Any, stack: ExitStack, findings: list[str]
-) -> Iterator[Checked]:
+def _checked(device: Device, kernels: Sequence[Kernel], findings: list[str]) -> Iterator[Checked]:
     """Every case; on the emulated device with its accesses watched."""
     from ..kernels.check import check
 

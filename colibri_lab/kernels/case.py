@@ -36,7 +36,7 @@ class Case:
 
     @property
     def least_bytes(self) -> int:
-        """Each array once, and of weights the experts that have rows: what must be moved at least."""
+        """Each array once, of weights the experts that have rows: what must be moved at least."""
         arrays = {name: v for name, v in self.arguments.items() if isinstance(v, np.ndarray)}
         return sum(self._needed(name, array) * array.itemsize for name, array in arrays.items())
 

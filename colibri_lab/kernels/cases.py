@@ -172,7 +172,7 @@ def _experts(dtype: Any, multiple: int = 1) -> Iterator[tuple[str, dict[str, Any
         rng = _rng(tokens, hidden, inner)
         ids = np.argsort(rng.random((tokens, experts)), axis=1)[:, :top_k].astype(np.int32)
         label = f"T {tokens}, H {sizes[0]}, I {sizes[1]}, E {experts}, K {top_k}"
-        yield label, _operands(dtype, ids, experts, *sizes, rng)
+        yield label, _operands(dtype, ids, experts, sizes[0], sizes[1], rng)
     ids = np.argsort(_rng(5).random((31, 8)), axis=1)[:, :2].astype(np.int32)
     moved = _operands(dtype, ids, 8, 32, 16, _rng(6))
     moved["slots"] = np.array([3, 1, 7, 0, 2, 4, 6, 5], np.int32)
@@ -195,8 +195,9 @@ def _operands(
 
     return {
         "x": rng.standard_normal((len(ids), hidden)).astype(dtype), "ids": ids, "plan": plan,
-        "gate": weights(inner, hidden), "up": weights(inner, hidden), "down": weights(hidden, inner),
-        "experts": experts, "hidden": hidden, "inner": inner, "rows": int(plan["offsets"][-1]), "slots": None,
+        "gate": weights(inner, hidden), "up": weights(inner, hidden),
+        "down": weights(hidden, inner), "experts": experts, "hidden": hidden, "inner": inner,
+        "rows": int(plan["offsets"][-1]), "slots": None,
     }  # fmt: skip
 
 

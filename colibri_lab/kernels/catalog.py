@@ -76,10 +76,13 @@ class Kernel:
 
 def _kernels() -> Iterator[Kernel]:
     g, c, t = geometry, cases, twins
+    shape: Geometry
     for variant, shape in (
         ("naive", g.route_topk_naive), ("warp", g.route_topk_warp), ("block", g.route_topk_block),
     ):  # fmt: skip
-        yield Kernel("route_topk", variant, "route", t.route_topk, FLOAT32_ONLY, c.route_topk, shape)
+        yield Kernel(
+            "route_topk", variant, "route", t.route_topk, FLOAT32_ONLY, c.route_topk, shape
+        )
     yield Kernel(
         "route_fused", "", "route_fused", t.route_fused,
         FLOAT32_ONLY, c.route_fused, g.route_fused,
@@ -113,10 +116,10 @@ def _kernels() -> Iterator[Kernel]:
         )
     yield Kernel(
         "fused_expert", "", "fused_expert", t.fused_expert,
-        {name: SUMS["float32"] for name in DTYPES}, c.fused_expert,
+        dict.fromkeys(DTYPES, SUMS["float32"]), c.fused_expert,
         g.tiles("intermediate_size"), "y",
     )  # fmt: skip
-    f32 = {name: SUMS["float32"] for name in DTYPES}
+    f32 = dict.fromkeys(DTYPES, SUMS["float32"])
     yield Kernel(
         "aggregate", "atomic", "aggregate", t.aggregate_atomic, f32, c.aggregate_atomic,
         g.columns_by_row, "y",
@@ -131,7 +134,7 @@ def _kernels() -> Iterator[Kernel]:
     )  # fmt: skip
     yield Kernel("seq_offsets", "", "input", t.seq_offsets, WHOLE, c.seq_offsets, g.one_block)
     yield Kernel(
-        "pack_input", "", "input", t.pack_input, {name: EXACT for name in DTYPES}, c.pack_input,
+        "pack_input", "", "input", t.pack_input, dict.fromkeys(DTYPES, EXACT), c.pack_input,
         g.pack_input, "padded",
     )  # fmt: skip
 

@@ -44,9 +44,7 @@ def check(device: Device, kernels: Sequence[Kernel]) -> Iterator[Checked]:
                 yield check_case(device, kernel, dtype, case, function)
 
 
-def check_case(
-    device: Device, kernel: Kernel, dtype: str, case: Case, function: Any
-) -> Checked:
+def check_case(device: Device, kernel: Kernel, dtype: str, case: Case, function: Any) -> Checked:
     """Run once on fresh memory, and compare all of it."""
     found = run_case(device, kernel, case, function)
     expected = expect(kernel, case)
@@ -63,9 +61,7 @@ def check_case(
         if error >= worst:
             worst, allowed = error, limit
     status = "failed" if why else "passed"
-    return Checked(
-        kernel.name, kernel.variant, dtype, case.label, worst, allowed, status, why
-    )
+    return Checked(kernel.name, kernel.variant, dtype, case.label, worst, allowed, status, why)
 
 
 def run_case(device: Device, kernel: Kernel, case: Case, function: Any) -> dict[str, Array]:
@@ -129,9 +125,7 @@ def _whole(name: str, ours: Array, truth: Array) -> tuple[float, float, str]:
     return float(difference.max()), 0.0, words
 
 
-def _near(
-    name: str, ours: Array, truth: Array, tolerance: Tolerance
-) -> tuple[float, float, str]:
+def _near(name: str, ours: Array, truth: Array, tolerance: Tolerance) -> tuple[float, float, str]:
     with np.errstate(over="ignore"):  # what the stored dtype cannot hold is infinite in it
         stored = truth.astype(ours.dtype).astype(np.float64)
     truth = np.where(np.isfinite(stored), truth, stored)

@@ -1,4 +1,4 @@
-"""What kernels do to memory: counters of the emulated device, beside the least that must be moved."""
+"""What kernels do to memory: counters of the emulated device, beside the least there can be."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from ..errors import DeviceUnavailable, InputError, WorkFailed
 from .catalog import FOLDER, MACROS, Kernel
 from .geometry import threads_of
 
-# Of a multiprocessor: threads, blocks, registers, bytes of shared memory.   Source: NVIDIA, CUDA C++
-# Programming Guide 13.0, "Technical specifications per compute capability".
+# Of a multiprocessor: threads, blocks, registers, bytes of shared memory.   Source: NVIDIA, CUDA
+# C++ Programming Guide 13.0, "Technical specifications per compute capability".
 ARCHITECTURES = {
     "sm_75": (1024, 16, 65536, 65536),
     "sm_80": (2048, 32, 65536, 167936),
