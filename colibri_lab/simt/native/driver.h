@@ -209,4 +209,8 @@ void launch(Context &context, const Function &function, const Shape &shape,
 void unload(Module &module);
 bool image_from_text(const void *text, std::vector<char> *image);  // what stands in for PTX
 
+
+// False where Ctrl-C stopped it (driver_interrupt.cpp).
+bool run_interruptibly(const SimtLaunch &launch, SimtFault *fault, int *code);
+
 }  // namespace driver

@@ -97,9 +97,11 @@ void run(Queued &queued, Context &context) {
   static uint64_t num_launches = 0;
   launch.number = ++num_launches;
   simt_analysis_begin_launch(&launch);
-  int code = simt_run_grid(&launch, &fault);
+  int code = 0;
+  bool is_complete = run_interruptibly(launch, &fault, &code);
   SimtFault found = fault;
   int finding = simt_analysis_end_launch(&launch, &found);
+  if (!is_complete) return drop_pending(context);
   if (!code && finding) code = finding, fault = found;
   if (!code) return;
   fault.code = code;
@@ -138,6 +140,7 @@ int blocks_per_multiprocessor(const Function &function, int threads, size_t dyna
   int blocks = attribute(MAX_THREADS_PER_MULTIPROCESSOR) / rounded;
   blocks = std::min(blocks, attribute(MAX_BLOCKS_PER_MULTIPROCESSOR));
   size_t shared = function.kernel->static_shared_bytes + dynamic_bytes;
+  shared += size_t(attribute(RESERVED_SHARED_MEMORY_PER_BLOCK));
   auto all = size_t(attribute(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
   if (shared) blocks = std::min(blocks, int(all / shared));
   return threads > int(most_threads(*function.kernel)) ? 0 : blocks;

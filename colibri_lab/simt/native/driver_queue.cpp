@@ -32,7 +32,7 @@ void run_first(Stream &stream) {
   WorkRef work = stream.pending.front();
   Context &context = *stream.context;
   work->run();
-  if (context.fault.code) return;  // all was dropped, the stream perhaps too
+  if (work->is_done) return;  // by a fault or Ctrl-C: all was dropped, the stream perhaps too
   work->is_done = true;
   work->run = nullptr;  // what it holds may be large
   work->after.clear();
