@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from . import analysis_native as native
 from .analysis_records import Kernel, Place, parse_place
@@ -111,7 +112,10 @@ def operations_in(disassembly: str) -> Iterator[Operation]:
 
 
 @cache
-def _operations(path: str) -> tuple[Operation, ...]:
+def _operations(path: str, image_number: int) -> tuple[Operation, ...]:
+    """image_number : tells images apart that had the same path one after the other."""
+    if not Path(path).exists():
+        raise RuntimeError(f"image {image_number} is no longer kept: 128 more were observed since")
     tool = shutil.which("objdump") or shutil.which("llvm-objdump")
     if not tool:
         raise RuntimeError("counting arithmetic needs objdump, of binutils or LLVM, on the PATH")
@@ -126,7 +130,8 @@ def arithmetic(kernel: Kernel) -> list[Arithmetic]:
     raises : RuntimeError where there is no objdump.
     """
     threads = {site.address: site.lanes for site in kernel.sites if site.kind == "block"}
-    done = [one for one in _operations(kernel.image_path) if one.block in threads]
+    all_operations = _operations(kernel.image_path, kernel.image_number)
+    done = [one for one in all_operations if one.block in threads]
     if not done:
         return []
     lines = native.lines(kernel.image_number, [one.address for one in done])

@@ -10,8 +10,8 @@ CHOICES = ("counters", "memory", "races")
 # -fsanitize=thread calls the analysis at each access, trace-pc at each basic block (its runtime is
 # not linked: libcuda.so.1 has these functions). The rest keeps the machine code near the source:
 # a float4 stays one access of 16 bytes, blocks stay in the order of the lines, and no loop is
-# vectorised, so that a warp's lanes can be matched and the arithmetic counted. Loops keep their test
-# in one place and jumps their aim: lanes then meet again where the source has them meet, which
+# vectorised, so that a warp's lanes can be matched and the arithmetic counted. Loops keep their
+# test in one place and jumps their aim: lanes then meet again where the source has them meet, which
 # tests/simt/test_grouping.py holds against random programs.
 _COMMON = ("-g", "-O2", "-fsanitize=thread", "-fno-omit-frame-pointer")
 _GCC = (

@@ -95,6 +95,7 @@ struct Image {
   uint64_t fingerprint = 0;
   bool is_instrumented = false;
   uintptr_t base = 0, bytes = 0;  // as mapped
+  int file = -1;
   std::string path;  // a copy that outlives the module
   std::string source_path;
   std::unique_ptr<std::atomic<uint32_t>[]> slots;  // place -> number of site, 0: none yet

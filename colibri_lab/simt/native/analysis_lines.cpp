@@ -12,6 +12,7 @@ namespace analysis {
 
 static std::mutex images_lock;
 static std::vector<std::unique_ptr<Image>> images;
+constexpr size_t kMostCopies = 128;
 
 namespace {
 struct Module {
@@ -39,19 +40,29 @@ static int look(struct dl_phdr_info *info, size_t, void *data) {
   return 1;
 }
 
-// The image's file may be gone by the time its lines are asked for: a copy in memory stays.
-static std::string copy_of(const std::string &path) {
+// The image's file may be gone by the time its lines are asked for: a copy in memory stays, of the
+// last images.
+static void copy(Image &image, const std::string &path) {
+  image.path = path;
   FILE *from = fopen(path.c_str(), "rb");
   int to = from ? memfd_create("simt-image", MFD_CLOEXEC) : -1;
   if (to < 0) {
     if (from) fclose(from);
-    return path;
+    return;
   }
   char part[1 << 16];
   for (size_t n; (n = fread(part, 1, sizeof part, from)) > 0;)
     if (write(to, part, n) != ssize_t(n)) break;
   fclose(from);
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(to);
+  image.file = to;
+  image.path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(to);
+}
+
+static void drop_copy(Image &image) {
+  if (image.file < 0) return;
+  close(image.file);
+  image.file = -1;
+  image.path = "an image that is no longer kept";
 }
 
 static uint64_t fingerprint(const SimtImage *image, const Module &module) {
@@ -85,7 +96,8 @@ Image *find_image(const SimtLaunch *launch) {
   one->is_instrumented = launch->image->instrumented;
   one->base = module.base;
   one->bytes = module.bytes;
-  one->path = copy_of(module.path);
+  copy(*one, module.path);
+  if (images.size() >= kMostCopies) drop_copy(*images[images.size() - kMostCopies]);
   one->source_path = launch->image->source_path ? launch->image->source_path : "";
   one->slots.reset(new std::atomic<uint32_t>[module.bytes + 1]());
   images.push_back(std::move(one));
