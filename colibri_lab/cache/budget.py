@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from ..errors import InputError
 from .calls import Batches
@@ -22,10 +24,14 @@ class Budget:
     per_layer: bool = False
 
     def __post_init__(self) -> None:
-        if self.amount < 1:
+        given: Any = self.amount
+        if not isinstance(given, Integral) or given < 1:
             raise InputError(
-                "a budget must be positive", expected="1 byte or slot or more", found=self.amount
+                "a budget must be positive",
+                expected="a whole number, 1 byte or slot or more",
+                found=given,
             )
+        object.__setattr__(self, "amount", int(given))  # of NumPy's it would overflow
 
     def weights(self, calls: Batches) -> list[int]:
         """[L * E] what each expert takes of the room."""
@@ -63,7 +69,14 @@ DEMAND = Rules()
 
 
 def check_rules(calls: Batches, budget: Budget, rules: Rules) -> None:
-    """InputError where pins fill the room, or nothing would be read ahead."""
+    """InputError where pins fill the room or are no keys, or nothing would be read ahead."""
+    strangers = sorted(key for key in rules.pinned if not 0 <= key < len(calls.key_bytes))
+    if strangers:
+        raise InputError(
+            "a pin is no expert",
+            expected=f"keys of 0 to {len(calls.key_bytes) - 1}: layer * num_experts + expert",
+            found=strangers[:5],
+        )
     weights, rooms = budget.weights(calls), budget.rooms(calls)
     held = [0] * len(rooms)
     for key in rules.pinned:

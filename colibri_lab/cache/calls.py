@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import TraceError
 from ..reference.trace import DECODE, RoutingTrace
+from ..traces.parquet import MAX_EXPERT_BYTES
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,12 @@ def batches(trace: RoutingTrace, *, per_token: bool = False) -> Batches:
     phase, step = trace.phase[kept], trace.step[kept]
     if not len(layer):
         raise TraceError("the trace is empty", expected="one assignment or more", found=0)
+    if max(trace.expert_bytes) > MAX_EXPERT_BYTES:
+        raise TraceError(
+            "experts are absurdly large",
+            expected=f"at most {MAX_EXPERT_BYTES} bytes",
+            found=max(trace.expert_bytes),
+        )
     if not all(size > 0 for size in trace.expert_bytes):
         raise TraceError(
             "the trace does not say how large experts are",

@@ -94,14 +94,17 @@ def _replay(
 ) -> Tally:
     phase = np.ones(len(starts) - 1, np.bool_) if decode is None else decode
     _check(keys, starts, len(sizes), phase)
-    counts = kernel(keys, starts, sizes, budget, phase).tolist()
+    # Counted in what divides all sizes: a sum of bytes over all batches would overflow.
+    unit = max(int(np.gcd.reduce(sizes)), 1)
+    room = min(budget, int(sizes.sum())) // unit
+    counts = kernel(keys, starts, sizes // unit, room, phase).tolist()
     in_decode = int(np.diff(starts)[phase].sum())
     return Tally(
         hits=(counts[HITS], counts[HITS + 1]),
         lookups=(len(keys) - in_decode, in_decode),
-        bytes_read=counts[BYTES_READ],
-        peak_bytes=counts[PEAK],
-        resident_sum=counts[RESIDENT_SUM],
+        bytes_read=counts[BYTES_READ] * unit,
+        peak_bytes=counts[PEAK] * unit,
+        resident_sum=counts[RESIDENT_SUM] * unit,
         num_batches=len(phase),
     )
 

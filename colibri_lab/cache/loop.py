@@ -77,9 +77,11 @@ class Pool:
         return self._evict(self.pinned if self.bypass else used | self.pinned)
 
     def read_ahead(self, guesses: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Read guesses that are not resident, as many as the room could hold; what went for it."""
+        """Read guesses that are not resident, as many as the room could hold beside the pins; what
+        went for it."""
         wanted: list[int] = []
-        size = 0
+        stays = self.pinned & self.resident - set(guesses) if self.pinned else ()
+        size = sum(self.weights[key] for key in stays)
         for key in guesses:
             size += self.weights[key]
             if size <= self.room:

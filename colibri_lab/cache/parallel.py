@@ -12,6 +12,7 @@ from ..errors import InputError, TraceError
 from ..reference.trace import RoutingTrace
 
 Load = NDArray[Any]
+MOST_COPIES = 1 << 14  # beyond one an expert: one at a time is placed
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,20 @@ def place(trace: RoutingTrace, num_devices: int, extra_copies: int = 0) -> Place
     """Place each layer's experts over devices.
 
     extra_copies : beyond one an expert, rounded up to as many on each device.
-    Raises InputError where devices are under 1 or extra copies under 0, TraceError where the
-    trace is empty.
+    Raises InputError where devices do not divide the experts or extra copies are out of range,
+    TraceError where the trace is empty.
     """
-    if num_devices < 1 or extra_copies < 0:
+    if num_devices < 1 or not 0 <= extra_copies <= MOST_COPIES:
         raise InputError(
             "experts cannot be placed so",
-            expected="1 device or more, 0 extra copies or more",
+            expected=f"1 device or more, 0 to {MOST_COPIES} extra copies",
             found=f"{num_devices} devices, {extra_copies} copies",
+        )
+    if trace.num_experts % num_devices:
+        raise InputError(
+            "experts cannot be placed in order, as many on each device",
+            expected=f"a number of devices that divides the {trace.num_experts} experts of a layer",
+            found=f"{num_devices} devices",
         )
     if not (trace.expert >= 0).any():
         raise TraceError("the trace is empty", expected="one assignment or more", found=0)

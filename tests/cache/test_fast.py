@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from colibri_lab.cache import Batches, Budget, batches, fast, replay
+from colibri_lab.cache.fast import replay_lru, replay_optimum
 from colibri_lab.cache.replay import run_plain
 from colibri_lab.cache.stream import stream_batches
 from colibri_lab.errors import InputError, TraceError
@@ -175,3 +176,19 @@ def test_an_empty_trace_and_a_file_that_is_none_are_refused(tmp_path):
     (tmp_path / "none").write_bytes(b"no table")
     with pytest.raises(TraceError, match="cannot be read"):
         stream_batches(parquet.read_parts(tmp_path / "none"))
+
+
+def test_terabytes_over_many_batches_do_not_overflow():
+    # Two experts of 256 GiB, both held from the second of 2**25 batches on.
+    size, num_batches = 1 << 38, 1 << 25
+    keys = np.arange(num_batches) % 2
+    found = replay_lru(keys, np.arange(num_batches + 1), np.array([size, size]), 10**30)
+    assert found.resident_sum == 2 * size * num_batches - size
+    assert (found.misses, found.bytes_read, found.peak_bytes) == (2, 2 * size, 2 * size)
+
+
+def test_a_room_between_two_sizes():
+    keys, sizes = np.array([0, 1, 2, 0, 1, 2]), np.array([4, 4, 4])
+    for budget in (8, 9, 11):
+        found = replay_optimum(keys, np.arange(7), sizes, budget)
+        assert (found.misses, found.peak_bytes) == (4, 8)

@@ -104,3 +104,11 @@ def test_placement_fitted_on_the_past():
 def test_what_cannot_be_placed(devices, copies):
     with pytest.raises(InputError, match="cannot be placed"):
         place(make_trace([(1, 0, 0, 0, 0, 1)]), devices, copies)
+
+
+def test_far_too_many_copies_are_refused():
+    trace = make_trace([(1, 0, step, 0, 0, step) for step in range(4)], 1, num_experts=8)
+    with pytest.raises(InputError, match="placed so"):
+        place(trace, 2, 10**9)
+    with pytest.raises(InputError, match="divides the 8 experts"):
+        place(trace, 3)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from colibri_lab.cache import POLICIES, Batches, Budget, Rules, batches, replay
 from colibri_lab.cache.bound import area_misses, shrunk
+from colibri_lab.cache.loop import Pool
+from colibri_lab.cache.policies import LRU
 from colibri_lab.cache.predictors import PREDICTORS
 from colibri_lab.cache.replay import run
 from colibri_lab.errors import InputError
@@ -220,3 +222,30 @@ def test_pins_that_stay_where_a_batch_leaves_no_room_are_not_better_than_the_bou
     calls = unequal([[0, 1, 2], [0, 3, 4]] * 20, [3, 10, 10, 10, 10, 10])
     (result,) = replay(calls, ["lru"], [8], Rules(pinned=frozenset({0})))
     assert (result.misses, result.regret) == (81, 0)
+
+
+def test_guesses_have_the_room_that_pins_leave():
+    # Room for three, two of them pinned: of three guesses one may be read.
+    pool = Pool(LRU(), [1] * 8, room=3, pinned=frozenset({0, 1}))
+    pool.use([0, 1])
+    pool.settle({0, 1})
+    read, gone = pool.read_ahead([2, 3, 4])
+    assert (read, gone) == ([2], [])
+
+
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), 2.5, "3", None, 0])
+def test_budgets_are_whole_numbers(amount):
+    with pytest.raises(InputError, match="a budget must be positive"):
+        Budget(amount)
+
+
+def test_budgets_of_numpy_do_not_overflow():
+    calls = calls_of([[0], [1], [0]])
+    calls.key_bytes[:] = 1 << 38
+    (found,) = replay(calls, ["lru"], [Budget(np.int32(1 << 30), in_slots=True)])
+    assert found.misses == 2
+
+
+def test_pins_that_are_no_experts():
+    with pytest.raises(InputError, match="a pin is no expert"):
+        replay(calls_of([[0]]), ["lru"], [2], Rules(pinned=frozenset({999})))
