@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,9 +35,10 @@ def replay(
     """
     import pandas as pd
 
+    _check_lists(policies=policies, budget_bytes=budget_bytes, slots=slots)
     budgets = [Budget(amount, per_layer=per_layer) for amount in budget_bytes]
     budgets += [Budget(amount, in_slots=True, per_layer=per_layer) for amount in slots]
-    if not budgets or not policies:
+    if not budgets or not len(policies):
         raise InputError(
             "a replay needs policies and budgets",
             expected='policies=["lru"], and budget_bytes=[...] or slots=[...]',
@@ -45,3 +46,9 @@ def replay(
         )
     calls = batches(trace, per_token=per_token)
     return pd.DataFrame(map(asdict, replay_policies(calls, policies, budgets, rules or Rules())))
+
+
+def _check_lists(**given: object) -> None:
+    for name, value in given.items():
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise InputError(f"{name} must be a list", expected=f"{name}=[...]", found=repr(value))

@@ -17,6 +17,7 @@ KEY = b"colibri_lab.trace"
 VERSION = 1
 HEADER = ("num_layers", "num_experts", "top_k", "expert_bytes", "model", "source", "licence")
 MAX_TABLE = 1 << 24  # layers times experts, at most: load tables are allocated by it
+MAX_EXPERT_BYTES = 1 << 38  # 256 GiB: the sum over such a table still fits in 64 bits
 PHASES = ("prefill", "decode")
 
 
@@ -151,12 +152,14 @@ def _header(table: Any, path: Path) -> dict[str, Any]:
 def _check_sizes(header: dict[str, Any], path: Path) -> None:
     sizes = [header[name] for name in ("num_layers", "num_experts", "top_k")]
     sound = all(type(size) is int and 0 <= size <= MAX_TABLE for size in sizes)
-    if not sound or sizes[0] * sizes[1] > MAX_TABLE or min(header["expert_bytes"], default=0) < 0:
+    fits = all(0 <= size <= MAX_EXPERT_BYTES for size in header["expert_bytes"])
+    if not sound or sizes[0] * sizes[1] > MAX_TABLE or not fits:
         raise TraceError(
             "the trace header's sizes make no sense",
             path=path,
-            expected=f"whole numbers, at most {MAX_TABLE} experts in all layers",
-            found=str(sizes)[:80],
+            expected=f"whole numbers, at most {MAX_TABLE} experts in all layers, of at most "
+            f"{MAX_EXPERT_BYTES} bytes each",
+            found=f"{sizes}, bytes {list(header['expert_bytes'])[:4]}"[:120],
         )
 
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from ..config import check_top_k
 from ..errors import InputError, TraceError
 from ..reference.trace import DECODE, RoutingTrace
+from .parquet import MAX_EXPERT_BYTES, MAX_TABLE
 
 Weights = NDArray[np.float64]
+MAX_ASSIGNMENTS = 1 << 28  # that a trace is made with, in memory
 HOT_SHARE = 0.9  # of the draws, for the kinds with a hot set
 
 
@@ -35,10 +37,7 @@ def make_trace(
             "the kind of trace is not known", expected=f"one of {', '.join(KINDS)}", found=kind
         )
     check_top_k(top_k, num_experts)
-    sizes = {"num_tokens": num_tokens, "num_layers": num_layers, "expert_bytes": expert_bytes}
-    for name, value in sizes.items():
-        if value < 1:
-            raise InputError(f"{name} must be positive", expected="1 or more", found=value)
+    _check_sizes(num_tokens, num_layers, num_experts, top_k, expert_bytes, seed)
     rng = np.random.default_rng(seed)
     weights = KINDS[kind]
     chosen = np.empty((num_tokens, num_layers, top_k), np.int32)
@@ -63,6 +62,21 @@ def make_trace(
         source=f"synthetic: {kind}, seed {seed}",
         licence="none needed",
     )
+
+
+def _check_sizes(
+    num_tokens: int, num_layers: int, num_experts: int, top_k: int, expert_bytes: int, seed: int
+) -> None:
+    limits = {
+        "num_layers": (num_layers, 1, MAX_TABLE // num_experts),
+        "num_tokens": (num_tokens, 1, MAX_ASSIGNMENTS // (top_k * max(num_layers, 1))),
+        "expert_bytes": (expert_bytes, 1, MAX_EXPERT_BYTES),
+        "seed": (seed, 0, None),
+    }
+    for name, (value, least, most) in limits.items():
+        if value < least or (most is not None and value > most):
+            expected = f"{least} or more" if most is None else f"{least} to {most}"
+            raise InputError(f"{name} is out of range", expected=expected, found=value)
 
 
 def _draw(weights: Weights, top_k: int, rng: np.random.Generator) -> NDArray[np.int64]:

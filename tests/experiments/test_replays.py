@@ -27,6 +27,14 @@ def test_options_reach_the_replay():
     assert bypass.misses[0] < cl.replay(TRACE, ["belady"], slots=[4]).misses[0]
 
 
+@pytest.mark.parametrize(
+    "options", [{"policies": "lru", "slots": [4]}, {"slots": 4}, {"budget_bytes": 100}]
+)
+def test_what_is_no_list(options):
+    with pytest.raises(InputError, match="must be a list"):
+        cl.replay(TRACE, **options)
+
+
 @pytest.mark.parametrize("options", [{}, {"policies": [], "slots": [4]}])
 def test_nothing_to_replay(options):
     with pytest.raises(InputError, match="policies and budgets"):

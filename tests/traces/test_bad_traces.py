@@ -226,8 +226,10 @@ def test_ids_that_would_need_a_huge_table(write):
     for content in (LLAMA.replace("0,4", "0,999999999"), at(SHORT, 1, experts=[3, 2**31 - 1])):
         with pytest.raises(TraceError, match="out of range"):
             import_trace(write(content))
-    with pytest.raises(TraceError, match="make no sense"):
+    with pytest.raises(InputError, match="num_experts is out of range"):
         import_trace(write(COLIBRI), num_experts=2**40)
+    with pytest.raises(TraceError, match="make no sense"):
+        import_trace(write(COLIBRI), num_experts=2**24)
 
 
 @pytest.mark.parametrize("content", ["", "hello\n", b"\x00" * 50, "{}", "[]", member("a.txt")])
@@ -257,8 +259,9 @@ def test_any_bytes_are_an_error_or_a_trace(write, name):
 def test_what_is_given_is_checked(write):
     with pytest.raises(InputError, match="not known"):
         import_trace(write(COLIBRI), "other")
-    with pytest.raises(InputError, match="negative"):
-        import_trace(write(COLIBRI), expert_bytes=-1)
+    for size in (-1, 2**62, 10**30):
+        with pytest.raises(InputError, match="expert_bytes is out of range"):
+            import_trace(write(COLIBRI), expert_bytes=size)
     with pytest.raises(TraceError, match="another number of experts"):
         import_trace(write(mbolt()), num_experts=9)
     for content in (BIGMOE, USAGE):

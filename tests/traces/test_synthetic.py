@@ -57,7 +57,17 @@ def test_unlike_traces_are_not_interleaved():
 
 
 @pytest.mark.parametrize(
-    "change", [{"num_tokens": 0}, {"top_k": 33}, {"top_k": 0}, {"expert_bytes": -1}]
+    "change",
+    [
+        {"num_tokens": 0},
+        {"num_tokens": 10**20},
+        {"num_layers": 2**24},
+        {"top_k": 33},
+        {"top_k": 0},
+        {"expert_bytes": -1},
+        {"expert_bytes": 10**30},
+        {"seed": -1},
+    ],
 )
 def test_sizes_that_make_no_sense(change):
     with pytest.raises(InputError, match="expected"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import InputError, TraceError
 from ...reference.trace import RoutingTrace
-from ..parquet import read_trace
+from ..parquet import MAX_EXPERT_BYTES, MAX_TABLE, read_trace
 from . import (
     bigmoe,
     colibri,
@@ -73,16 +73,25 @@ def import_any(
     Raises TraceError where it is none of them or malformed, InputError for an unknown name.
     """
     path = Path(path)
-    if expert_bytes < 0 or num_experts < 0:
-        raise InputError(
-            "sizes cannot be negative", expected="0 or more", found=(expert_bytes, num_experts)
-        )
+    limits = {
+        "expert_bytes": (expert_bytes, MAX_EXPERT_BYTES),
+        "num_experts": (num_experts, MAX_TABLE),
+    }
+    for option, (value, most) in limits.items():
+        if not 0 <= value <= most:
+            raise InputError(f"{option} is out of range", expected=f"0 to {most}", found=value)
     given = Given(expert_bytes, num_experts)
     found = _format(path, name).read(path, given)
-    stored = found.num_experts if isinstance(found, RoutingTrace) else found.load.shape[1]
-    if num_experts and stored != num_experts:
-        raise _contradiction(path, "number of experts", "--num-experts", num_experts, stored)
-    if isinstance(found, ExpertHistogram) or not expert_bytes:
+    if isinstance(found, RoutingTrace):
+        return told(found, path, expert_bytes, num_experts)
+    _check_experts(path, found.load.shape[1], num_experts)
+    return found
+
+
+def told(found: RoutingTrace, path: Path, expert_bytes: int, num_experts: int) -> RoutingTrace:
+    """The trace with the size that was given; TraceError where it says otherwise itself."""
+    _check_experts(path, found.num_experts, num_experts)
+    if not expert_bytes:
         return found
     sizes = set(found.expert_bytes)
     if sizes - {0, expert_bytes}:
@@ -98,6 +107,11 @@ def import_trace(
     if isinstance(found, ExpertHistogram):
         raise no_sequence(Path(path))
     return found
+
+
+def _check_experts(path: Path, stored: int, given: int) -> None:
+    if given and stored != given:
+        raise _contradiction(path, "number of experts", "--num-experts", given, stored)
 
 
 def _contradiction(path: Path, what: str, option: str, given: int, stored: int) -> TraceError:
