@@ -16,6 +16,7 @@ EXAMPLE = """Examples:
   colibri-lab bench
   colibri-lab bench replay-lru --lookups 10000000 --json
   colibri-lab bench replay-lru replay-optimum --trace long.parquet --slots 500"""
+MOST_LOOKUPS = 1 << 28  # that are made and held in memory
 HEADINGS = ("name", "shape", "look-ups", "ours ms", "M/s", "peer", "peer ms", "ratio")
 
 
@@ -33,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from ..experiments.bench import NAMES, measure, synthetic_calls
 
-    if min(options.lookups, options.keys) < 1:
+    if not (1 <= options.lookups <= MOST_LOOKUPS and 1 <= options.keys <= MOST_LOOKUPS):
         raise InputError(
             "a benchmark needs look-ups and keys",
-            expected="--lookups and --keys of 1 or more",
+            expected=f"--lookups and --keys of 1 to {MOST_LOOKUPS}",
             found=f"{options.lookups} and {options.keys}",
         )
     if options.trace:

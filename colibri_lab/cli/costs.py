@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FormatError
+from ..errors import FormatError, InputError
 
 if TYPE_CHECKING:
     from ..cache.cost import Costs, Tier
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 DEFAULT = {"gbps": 2.0, "latency_s": 100e-6, "concurrency": 4}  # round numbers, no machine's own
 TIERS = ("disk", "memory")
+VERSION = 1  # of the file that doctor --save writes
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--concurrency", type=int, metavar="N", help="reads at once")
     group.add_argument("--layer-ms", type=float, default=2.0, help="a layer, experts in memory")
     text = "host memory holds so much, and reads the rest from --disk-gbps"
-    group.add_argument("--host-mib", type=int, default=0, metavar="N", help=text)
+    group.add_argument("--host-mib", type=int, metavar="N", help=text)
     group.add_argument("--disk-gbps", type=float, metavar="X", help="behind host memory")
     group.add_argument(
         "--cpu-gbps", type=float, default=0.0, help="weights computed where they lie"
@@ -40,13 +41,13 @@ def costs_of(options: argparse.Namespace) -> Costs:
     found = read_machine(options.machine) if options.machine else {}
     tier = {**DEFAULT, **found.get(options.tier, {}), **_given(options)}
     disk = {**DEFAULT, **found.get("disk", {})}
-    if options.disk_gbps:
+    if options.disk_gbps is not None:
         disk["gbps"] = options.disk_gbps
     return Costs(
         tier=Tier(**tier),
         layer_s=options.layer_ms / 1e3,
-        disk=Tier(**disk) if options.host_mib or options.disk_gbps else None,
-        host_bytes=options.host_mib * MIB,
+        disk=None if options.host_mib is options.disk_gbps is None else Tier(**disk),
+        host_bytes=(options.host_mib or 0) * MIB,
         cpu_gbps=options.cpu_gbps,
     )
 
@@ -60,10 +61,17 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 def read_machine(path: Path) -> dict[str, dict[str, Any]]:
     """Tier -> its figures; FormatError for what doctor did not write."""
+    from ..cache.cost import Tier
+
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {name: {key: document[name][key] for key in DEFAULT} for name in TIERS}
-    except (ValueError, KeyError, TypeError) as error:
+        if document["version"] != VERSION:
+            raise ValueError(f"version {document['version']!r}")
+        found = {name: {key: document[name][key] for key in DEFAULT} for name in TIERS}
+        for tier in found.values():
+            Tier(**tier)  # its own checks
+        return found
+    except (ValueError, KeyError, TypeError, RecursionError, InputError) as error:
         raise FormatError(
             "no measured machine",
             path=path,

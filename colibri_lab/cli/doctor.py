@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .costs import VERSION
 from .output import note, print_json
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def _save(path: Path, tiers: dict[str, Reading], environment: dict[str, Any]) ->
     from ..atomic import atomic_writer
 
     tables = {name: asdict(tier) for name, tier in tiers.items()}
-    text = json.dumps({"version": 1, **tables, "environment": environment}, indent=2, default=str)
+    text = json.dumps(
+        {"version": VERSION, **tables, "environment": environment}, indent=2, default=str
+    )
     with atomic_writer(path) as file:
         file.write(text.encode() + b"\n")
     note(f"{path}: what reading experts costs here")

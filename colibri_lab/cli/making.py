@@ -42,6 +42,9 @@ def run_record(options: argparse.Namespace) -> None:
     from ..models import load_model
     from ..traces.record import record_reading
 
+    if options.num_tokens < 1:
+        raise InputError("there is nothing to read", expected="--num-tokens of 1 or more",
+                         found=options.num_tokens)  # fmt: skip
     model = load_model(options.model, resident=True)
     if model.tokenizer is None:
         raise InputError(

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
 from .output import print_json, print_table
 from .sweep import whole_numbers
 
@@ -25,6 +26,8 @@ def add_place_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_place(trace: RoutingTrace, options: argparse.Namespace) -> None:
     """Imbalance is the busiest device's tokens over the mean, in the mean of layers."""
+    if not options.devices:
+        raise InputError("there are no devices", expected="--devices N,M", found="none")
     from ..cache.parallel import place
 
     results = [place(trace, devices, options.copies) for devices in options.devices]

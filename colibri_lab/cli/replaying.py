@@ -7,12 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, TraceError
 from .costs import MIB, add_cost_arguments, costs_of, in_words
 from .output import note, print_json, print_table
 from .sweep import whole_numbers, words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..cache import Batches, Budget, Replay, Rules
     from ..cache.cost import Costs
     from ..reference import RoutingTrace
@@ -33,12 +35,12 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-layer", action="store_true", help="split the budget evenly")
     parser.add_argument("--per-token", action="store_true", help="each token asks for itself")
     parser.add_argument("--bypass", action="store_true", help="what was used need not stay")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="the best K a token")
+    parser.add_argument("--top-k", type=int, metavar="K", help="the best K a token")
     text = "the busiest N of the first half stay; scored on the second half"
     parser.add_argument("--pins", type=int, default=0, metavar="N", help=text)
     text = "read guesses ahead: frequency, last-token, markov, look-ahead"
     parser.add_argument("--prefetch", default="", metavar="NAME", help=text)
-    parser.add_argument("--depth", type=int, default=0, metavar="N", help="guesses; default top-k")
+    parser.add_argument("--depth", type=int, metavar="N", help="guesses; default top-k")
     add_cost_arguments(parser)
 
 
@@ -53,25 +55,37 @@ def is_long(path: Path) -> bool:
 def run_long(options: argparse.Namespace) -> None:
     """Replay a trace that is read in parts; the verdict looks at its beginning."""
     from ..cache.stream import stream_batches
+    from ..traces.importers.registry import told
     from ..traces.parquet import read_parts
 
-    first = next(read_parts(options.file, JUDGED))
-    if options.top_k or options.per_token:
+    if options.format not in ("auto", "colibri-lab"):
+        raise InputError(
+            "the trace is of another format", expected="--format colibri-lab", found=options.format
+        )
+    if options.top_k is not None or options.per_token:
         raise InputError(
             "the trace is too long for this",
             expected=f"under {STREAM_FROM:,} assignments for --top-k and --per-token",
             found=str(options.file),
         )
+
+    def parts(**size: int) -> Iterator[RoutingTrace]:
+        for part in read_parts(options.file, **size):
+            yield told(part, options.file, options.expert_bytes, options.num_experts)
+
+    first = next(parts(rows=JUDGED), None)
+    if first is None:
+        raise TraceError("the trace is empty", path=options.file, expected="rows", found="none")
     note(f"replaying {options.file} in parts; the verdict is of its first {len(first):,} rows")
     scope = f"Of its first {len(first):,} assignments: "
-    _run(stream_batches(read_parts(options.file)), first, options, scope)
+    _run(stream_batches(parts()), first, options, scope)
 
 
 def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     """Replay, and judge the first policy at each budget."""
     from ..cache import batches
 
-    chosen = trace.best(options.top_k) if options.top_k else trace
+    chosen = trace if options.top_k is None else trace.best(options.top_k)
     other = options.per_layer or options.per_token or options.bypass
     scope = "Of one cache for all layers, call by call: " if other else ""
     _run(batches(chosen, per_token=options.per_token), chosen, options, scope)
@@ -81,8 +95,7 @@ def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace, scope
     """scope : said before each verdict, of `trace`, where that is less than what is replayed."""
     from ..cache import replay
 
-    if not options.policy:
-        raise InputError("a replay needs policies", expected="--policy A,B")
+    _check(options)
     costs, budgets = costs_of(options), budgets_of(options)
     calls, rules = _rules(calls, trace, options)
     results = replay(calls, options.policy, budgets, rules)
@@ -96,6 +109,20 @@ def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace, scope
     print(f"\n{text}\n\n{in_words(costs)}")
 
 
+def _check(options: argparse.Namespace) -> None:
+    """InputError where options say nothing, or would be passed over."""
+    if not options.policy:
+        raise InputError("a replay needs policies", expected="--policy A,B")
+    if options.pins < 0:
+        raise InputError("pins cannot be negative", expected="--pins 0 or more", found=options.pins)
+    if options.depth is not None and not options.prefetch:
+        raise InputError(
+            "nothing is read ahead",
+            expected="--prefetch NAME beside --depth",
+            found="--depth alone",
+        )
+
+
 def _rules(
     calls: Batches, trace: RoutingTrace, options: argparse.Namespace
 ) -> tuple[Batches, Rules]:
@@ -107,7 +134,7 @@ def _rules(
     if options.pins:
         first, calls = halves(calls)
         pinned = busiest(first, options.pins)
-    depth = options.depth or trace.top_k
+    depth = trace.top_k if options.depth is None else options.depth
     return calls, Rules(pinned, options.bypass, options.prefetch, depth if options.prefetch else 0)
 
 

@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DeviceUnavailable
+from ..errors import DeviceUnavailable, InputError
 from . import bandwidth
 from .environment import usable_cores
 
 FILE_BYTES = 256 << 20
 EXPERT_BYTES = 4 << 20  # of a read, about an expert
 SMALL_BYTES = 4096  # of a read that is nearly all latency
+IN_MEMORY = {"tmpfs", "ramfs"}
 DEPTHS = (1, 2, 4, 8)
 ENOUGH = 0.95  # the fewest reads at once that come this near to the best
 
@@ -39,9 +40,19 @@ class Reading:
 def measure_disk(folder: Path, file_bytes: int = FILE_BYTES) -> Reading:
     """Random reads of a file written for it, 4 MiB each, and 4 KiB for the latency.
 
-    The page cache is passed by (O_DIRECT); DeviceUnavailable where the file system cannot: memory
-    would be measured then.
+    The page cache is passed by (O_DIRECT); DeviceUnavailable where the file system cannot, or is in
+    memory itself: memory would be measured then.
     """
+    if not folder.is_dir():
+        raise InputError("there is no such folder", path=folder, expected="a folder on the disk")
+    if (kind := _file_system(folder)) in IN_MEMORY:
+        raise DeviceUnavailable(
+            "this folder is in memory",
+            path=folder,
+            expected="a folder on a disk",
+            found=kind,
+            hint="name a folder on a real disk",
+        )
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".colibri-disk-") as file:
             _fill(file.fileno(), file_bytes)
@@ -60,6 +71,26 @@ def measure_disk(folder: Path, file_bytes: int = FILE_BYTES) -> Reading:
             found=os.strerror(error.errno),
             hint="name a folder on a real disk",
         ) from error
+
+
+def _file_system(folder: Path) -> str:
+    """Its type as Linux has it, of the nearest mount above the folder; "" where none is known."""
+    where = os.path.realpath(folder)
+    found = ("", "")
+    for line in _mounts():
+        _, point, kind, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        above = os.path.commonpath([where, point]) == point
+        if above and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]
+
+
+def _mounts() -> list[str]:
+    try:
+        return Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _fill(descriptor: int, size: int) -> None:

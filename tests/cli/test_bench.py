@@ -57,7 +57,15 @@ def test_a_trace_is_replayed_alone(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["replay-mru"], ["--slots", "0"], ["--keys", "0"], ["--lookups", "0"], ["--repeats", "0"]],
+    [
+        ["replay-mru"],
+        ["--slots", "0"],
+        ["--keys", "0"],
+        ["--lookups", "0"],
+        ["--repeats", "0"],
+        ["--lookups", "1" + 20 * "0"],
+        ["--keys", "1" + 20 * "0"],
+    ],
 )
 def test_what_cannot_be_measured_is_refused(capsys, arguments):
     status, document = run_json(capsys, *arguments)

@@ -86,6 +86,13 @@ def test_costs_from_the_command_line(capsys, trace):
         (["--slots", "2", "--per-layer"], "leaves a layer nothing"),
         (["--slots", "6", "--disk-gbps", "1"], "needs its size"),
         (["--slots", "6", "--machine", "none.json"], "none.json"),
+        (["--slots", "6", "--pins", "-1"], "pins cannot be negative"),
+        (["--slots", "6", "--depth", "4"], "nothing is read ahead"),
+        (["--slots", "6", "--prefetch", "markov", "--depth", "0"], "depth must be positive"),
+        (["--slots", "6", "--top-k", "0"], "top_k is out of range"),
+        (["--slots", "6", "--disk-gbps", "0"], "a tier makes no sense"),
+        (["--slots", "6", "--host-mib", "0"], "needs its size"),
+        (["--slots", "6", "--latency-us", "inf"], "a tier makes no sense"),
     ],
 )
 def test_what_cannot_be_replayed(capsys, trace, options, words):
@@ -144,7 +151,7 @@ def test_a_measured_machine_prices_misses(capsys, trace, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "measure_disk", lambda folder: small(folder, 32 << 20))
     path = tmp_path / "machine.json"
     status, out, err = run(capsys, "doctor", "--save", path)
-    if "O_DIRECT" in err:
+    if "O_DIRECT" in err or "in memory" in err:
         pytest.skip("the file system of temporary files cannot pass the page cache by")
     assert status == 0, err
     assert "experts from disk" in out
@@ -172,3 +179,72 @@ def test_recorded_traces_look_ahead(capsys, repository, tmp_path):
         "results"
     ]
     assert found["prefetch_hit_ratio"] > 0
+
+
+TIER = {"gbps": 1.0, "latency_s": 0.0, "concurrency": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"disk": {**TIER, "gbps": "fast"}},
+        {"disk": {**TIER, "gbps": None}},
+        {"memory": {**TIER, "gbps": float("nan")}},
+        {"memory": {**TIER, "concurrency": 1.5}},
+        {"disk": []},
+        {"version": 2},
+    ],
+)
+def test_machines_that_nothing_measured(capsys, trace, tmp_path, change):
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"version": 1, "disk": TIER, "memory": TIER}))
+    replay(capsys, trace, "--slots", "6", "--machine", path)
+    path.write_text(json.dumps({"version": 1, "disk": TIER, "memory": TIER, **change}))
+    status, out, _ = run(
+        capsys, "trace", "replay", trace, "--slots", "6", "--machine", path, "--json"
+    )
+    assert status == 2
+    assert json.loads(out)["error"]["path"] == str(path)
+
+
+def test_a_machine_nested_past_the_parser(capsys, trace, tmp_path):
+    path = tmp_path / "machine.json"
+    path.write_text("[" * 200_000)
+    status, _, err = run(capsys, "trace", "replay", trace, "--slots", "6", "--machine", path)
+    assert status == 2
+    assert "no measured machine" in err
+
+
+def test_what_is_said_of_a_long_trace_is_not_passed_over(capsys, trace, monkeypatch):
+    monkeypatch.setattr(replaying, "STREAM_FROM", 100)
+    for options in (["--expert-bytes", "7"], ["--num-experts", "7"], ["--format", "json"]):
+        status, _, err = run(capsys, "trace", "replay", trace, "--slots", "6", *options)
+        assert status == 2
+        assert "the trace " in err
+    status, _, _ = run(capsys, "trace", "replay", trace, "--slots", "6", "--expert-bytes", SIZE)
+    assert status == 0
+
+
+def test_a_long_trace_that_is_emptied_while_it_is_read(capsys, trace, monkeypatch):
+    monkeypatch.setattr(replaying, "is_long", lambda path: True)
+    empty = read_trace(trace)
+    write_trace(empty.rows(slice(0)), trace)
+    status, _, err = run(capsys, "trace", "replay", trace, "--slots", "6")
+    assert status == 2
+    assert "the trace is empty" in err
+
+
+@pytest.mark.parametrize("devices", [",", "3"])
+def test_devices_that_hold_no_experts(capsys, trace, devices):
+    status, _, err = run(capsys, "trace", "place", trace, "--devices", devices)
+    assert status == 2
+    assert "device" in err
+
+
+def test_a_text_of_no_tokens(capsys, repository, tmp_path):
+    status, _, err = run(
+        capsys, "trace", "record", "--model", repository / "data" / "tiny-moe",
+        repository / "data" / "heldout" / "c.txt", "--num-tokens", "-5", "-o", tmp_path / "t",
+    )  # fmt: skip
+    assert status == 2
+    assert "--num-tokens" in err
