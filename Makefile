@@ -6,6 +6,7 @@ OUT ?= out
 UV := .uv/bin/uv
 BIN := .venv/bin
 READY := .venv/.ready
+PYCUDA := .venv/.pycuda
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 # The browser's tests need playwright, and are skipped where there is no browser.
 FOLDERS := $(subst :, ,$(PATH))
@@ -20,7 +21,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup report test check lab lock clean
+.PHONY: help setup report test check pycuda lab lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +40,10 @@ check: $(READY)  ## style, types, import layers, notebooks without outputs
 	$(BIN)/lint-imports --no-logo
 	$(if $(NOTEBOOKS),$(BIN)/nbstripout --verify $(NOTEBOOKS))
 
-test: check  ## the checks, then the tests (PYTEST_ARGS="-k engine" for some of them)
+test: check pycuda  ## the checks, then the tests (PYTEST_ARGS="-k engine" for some of them)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+pycuda: $(PYCUDA)  ## PyCUDA, built without a GPU or CUDA (a minute or two, once a user), into .venv
 
 lab: $(READY)  ## JupyterLab in notebooks/ (LAB_ARGS=--allow-root in a container)
 	$(BIN)/colibri-lab lab $(LAB_ARGS)
@@ -57,6 +60,11 @@ clean:  ## remove the environment and whatever the tools and commands wrote
 $(READY): $(UV) uv.lock pyproject.toml
 	$(UV) sync --frozen --python .uv/bin/python $(EXTRAS)
 	@touch $@
+
+# Where it cannot be built, the tests that need it are skipped; not in continuous integration.
+$(PYCUDA): $(READY) colibri_lab/simt/pycuda_build.py
+	@{ UV=$(abspath $(UV)) $(BIN)/python -m colibri_lab.simt build-pycuda && touch $@; } || \
+	  test -z "$(CI)"
 
 $(UV): Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -8,6 +8,7 @@ machine with a GPU it runs on that. It is kept for the user, one for each Python
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -111,7 +112,8 @@ def _configure(python: Path, source: Path, library: Path) -> None:
 
 def _kept_wheels(version: str) -> Path:
     tag = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
-    return cache_folder() / "pycuda" / f"{version}-{tag}"
+    recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    return cache_folder() / "pycuda" / f"{version}-{tag}-{recipe}"
 
 
 def wheel(version: str = VERSION) -> Path:
@@ -154,7 +156,10 @@ def _installer() -> list[str]:
 
 def install(path: Path) -> None:
     """Installs the wheel, and what it needs, into the environment of this Python."""
-    _run([*_installer(), str(path)], Path.cwd())
+    command = _installer()
+    _run([*command, str(path)], Path.cwd())
+    # One of the same version that was built otherwise would have stayed.
+    _run([*command, "--force-reinstall", "--no-deps", str(path)], Path.cwd())
 
 
 def main(argv: list[str]) -> int:
