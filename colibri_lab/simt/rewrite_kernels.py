@@ -68,21 +68,25 @@ def _template_arguments(tokens: Tokens, begin: int) -> str:
     inside = tokens.code(opened + 1, closed)
     if not inside:
         return ""
-    names = []
-    for n, part in enumerate(_split_template(tokens, inside)):
-        head = part
-        for at, w in enumerate(part):
-            if tokens.text[w] == "=":
-                head = part[:at]
-                break
-        last = head[-1]
-        is_pack = any(tokens.text[w] == "..." for w in head) or _has_dots(tokens, head)
-        is_named = tokens.kind[last] == "word" and len(head) > 1
-        if not is_named:
-            tokens.text[last] += f" simt_unnamed{n}"
-        name = tokens.text[last] if is_named else f"simt_unnamed{n}"
-        names.append(name + ("..." if is_pack else ""))
+    names = [
+        _template_argument(tokens, part, n)
+        for n, part in enumerate(_split_template(tokens, inside))
+    ]
     return "<" + ", ".join(names) + ">"
+
+
+def _template_argument(tokens: Tokens, part: list[int], n: int) -> str:
+    texts = [tokens.text[w] for w in part]
+    head = texts[: texts.index("=")] if "=" in texts else texts
+    dots = "..." if head.count(".") >= 3 else ""
+    for at in range(len(head) - 2):  # T (*function)(T)
+        if head[at] == "(" and head[at + 1] in ("*", "&") and head[at + 2] != ")":
+            return head[at + 2]
+    last = part[len(head) - 1]
+    if tokens.kind[last] == "word" and len(head) > 1:
+        return head[-1] + dots
+    tokens.text[last] += f" simt_unnamed{n}"
+    return f"simt_unnamed{n}{dots}"
 
 
 def _has_dots(tokens: Tokens, words: list[int]) -> bool:
@@ -103,7 +107,7 @@ def _split_template(tokens: Tokens, words: list[int]) -> list[list[int]]:
 
 
 def _parameter_types(tokens: Tokens, opened: int, closed: int) -> list[str]:
-    """`decltype(x)` of each parameter; names those that have none."""
+    """The type of each parameter, by its name; names those that have none."""
     inside = tokens.code(opened + 1, closed)
     if not inside or tokens.join(opened + 1, closed) == "void":
         return []
@@ -126,8 +130,8 @@ def _parameter_type(tokens: Tokens, part: list[int], n: int) -> str:
         last = next(w for w in part if tokens.text[tokens.previous(w)] in ("*", "&"))
     elif tokens.kind[last] != "word" or len(part) == 1 or tokens.text[last] in _TYPE_WORDS:
         tokens.text[last] += f" simt_parameter{n}"
-        return f"decltype(simt_parameter{n}){dots}"
-    return f"decltype({tokens.text[last]}){dots}"
+        return f"::simt::Plain<decltype(simt_parameter{n})>{dots}"
+    return f"::simt::Plain<decltype({tokens.text[last]})>{dots}"
 
 
 _TYPE_WORDS = {"int", "float", "double", "char", "short", "long", "unsigned", "bool", "const"}

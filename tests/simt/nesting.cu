@@ -46,3 +46,8 @@ void more_host_code(float *p, int n) {
 void launches(float *p, dim3 gridDim, dim3 blockDim);
 void launches(float *p, dim3 gridDim, dim3 blockDim) { apply<<<gridDim.x, blockDim>>>(twice<float>, p); }
 extern "C" __global__ void after_host_code(int *o) { dim3 d = blockDim; o[0] = d.x + gridDim.x; }
+template <typename T, T (*function)(T), int = 3>
+__global__ void restricted(const T *__restrict__ in, T *__restrict__ const out) {
+  out[threadIdx.x] = function(in[threadIdx.x]);
+}
+template __global__ void restricted<int, twice<int>>(const int *__restrict__, int *__restrict__ const);

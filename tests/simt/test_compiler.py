@@ -23,9 +23,14 @@ def nested():
 
 
 def test_kernels_are_found_in_any_nesting(nested):
-    names = {n for n in nested.kernels if "apply" not in n and "hidden" not in n}
+    names = {
+        n
+        for n in nested.kernels
+        if not any(word in n for word in ("apply", "hidden", "restricted"))
+    }
     assert names == {
-        "inner", "by_macro", "single", "after_host_code", "_Z7mangledPif", "_Z10overloadedPi", "_Z10overloadedPf",
+        "inner", "by_macro", "single", "after_host_code",
+        "_Z7mangledPif", "_Z10overloadedPi", "_Z10overloadedPf",
         "_ZN1a1b4deepEPi", "_Z4madeIiLi32ELb1EJEEvPT_S0_DpT2_",
         "_Z4madeIdLi64ELb0EJifEEvPT_S0_DpT2_", "_Z7specialIfEvPT_", "_Z7specialIiEvPT_",
         "_Z8by_value3BoxIdEc6__halfPd4dim3",
@@ -61,6 +66,13 @@ def test_instantiations_have_their_own_shared_memory_and_bounds(nested):
         "_Z4madeIdLi64ELb0EJifEEvPT_S0_DpT2_", 1, 64, out, np.float64(5), np.int32(0), np.float32(0)
     )
     np.testing.assert_array_equal(out, 7)
+
+
+def test_function_parameters_and_restrict(nested):
+    (name,) = (n for n in nested.kernels if "restricted" in n)
+    out = np.zeros(4, np.int32)
+    nested.run(name, 1, 4, np.arange(4, dtype=np.int32), out)
+    np.testing.assert_array_equal(out, [0, 2, 4, 6])
 
 
 def test_arguments_of_unlike_sizes(nested):

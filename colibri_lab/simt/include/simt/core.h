@@ -107,6 +107,18 @@ struct KernelEntry {
   uint32_t num_args, max_threads;
 };
 
+// A parameter's type without __restrict__, which is no part of a function's type.
+template <class T> struct PlainOf {
+  using Type = T;
+};
+template <class T> struct PlainOf<T *__restrict__> {
+  using Type = T *;
+};
+template <class T> struct PlainOf<T *__restrict__ const> {
+  using Type = T *;
+};
+template <class T> using Plain = typename PlainOf<T>::Type;
+
 template <size_t n> struct Layout {
   uint32_t at[n + 1];
 };
