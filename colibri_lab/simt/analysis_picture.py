@@ -18,10 +18,12 @@ def _text(x: float, y: float, text: str) -> str:
     return f'<text x="{x}" y="{y}" style="{_STYLE}">{escape(text)}</text>'
 
 
-def _square(column: int, row: float, colour: str, title: str) -> str:
+def _square(column: int, row: float, colour: str, lanes: list[int], title: str) -> str:
+    """A word, the paler the higher its first lane."""
+    opacity = f"{1 - 0.7 * lanes[0] / 31:.2f}"
     return (
         f'<rect x="{column * _CELL}" y="{row}" width="{_CELL - 1}" height="{_CELL - 1}"'
-        f' fill="{colour}"><title>{escape(title)}</title></rect>'
+        f' fill="{colour}" fill-opacity="{opacity}"><title>{escape(title)}</title></rect>'
     )
 
 
@@ -56,7 +58,8 @@ def _sectors(step: Step) -> tuple[str, float, int]:
         for j in range(8):
             lanes = words.get(sector * 8 + j)
             if lanes:
-                shapes += _square(column + j, row, _FILL, f"{_lanes(lanes)}, word {sector * 8 + j}")
+                title = f"{_lanes(lanes)}, word {sector * 8 + j}"
+                shapes += _square(column + j, row, _FILL, lanes, title)
     return shapes, -(-len(sectors) // per_row) * (_CELL + 5), per_row * 9
 
 
@@ -67,7 +70,7 @@ def _banks(step: Step) -> tuple[str, float, int]:
         bank = word % BANKS
         colour = _CLASH if count[bank] else _FILL
         title = f"bank {bank}, word {word}: {_lanes(lanes)}"
-        shapes += _square(bank, count[bank] * _CELL, colour, title)
+        shapes += _square(bank, count[bank] * _CELL, colour, lanes, title)
         count[bank] += 1
     return shapes, max(count) * _CELL, BANKS
 
@@ -106,7 +109,8 @@ def _draw(number: int, step: Step) -> str:
 class Steps:
     """Requests in their order; a slice is a picture of some. Shows itself in a notebook.
 
-    Global memory: the 32-byte sectors touched, of eight words each, those asked for filled.
+    Global memory: the 32-byte sectors touched, of eight words each, those asked for filled, from
+    dark (lane 0) to pale (lane 31).
     Shared memory: a column a bank, and in it each word that the bank must give; from the second
     on they are a conflict (accesses of 8 and 16 bytes go in two and four phases).
     """

@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom."""
 
 import ast
+import importlib.util
 import re
 
 import nbformat
@@ -20,8 +21,10 @@ PARAMETERS = {
     "03_bring_your_own_model": {"num_tokens": 128},
     "04_expert_cache": {"num_tokens": 40},
     "04r_expert_cache_report": {"num_tokens": 40},
+    "05_cuda_without_a_gpu": {"size": 64},
 }
 WRITES = {"02_sweep": "out", "03_bring_your_own_model": "folder"}
+NEEDS = {"05_cuda_without_a_gpu": "pycuda"}
 NAMES = (
     "00_start_here",
     "01_inside_a_moe_layer",
@@ -29,6 +32,7 @@ NAMES = (
     "03_bring_your_own_model",
     "04_expert_cache",
     "04r_expert_cache_report",
+    "05_cuda_without_a_gpu",
 )
 
 
@@ -42,6 +46,8 @@ def test_the_notebooks_are_here(repository):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_runs(repository, tmp_path, name):
+    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed, or could not be built: make {NEEDS[name]}")
     notebook = read_notebook(repository / "notebooks" / f"{name}.ipynb")
     parameters = PARAMETERS.get(name, {})
     if name in WRITES:
