@@ -1,7 +1,8 @@
 """Generate text. The text goes to standard output as it comes, a summary to standard error.
 
---backend cpu takes experts through the expert cache; numpy is the reference. A checkpoint larger
-than the free memory works on the cpu backend: its layers are then read when they are used."""
+--backend cpu takes experts through the expert cache; numpy is the reference; cuda runs the kernels,
+without a GPU on an emulated device. A checkpoint larger than the free memory works on the cpu
+backend: its layers are then read when they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .output import note, print_json
 from .progress import bar
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..engine.calls import LayerCalls
     from ..reference import Decoder, Generation
     from ..reference.decoder import MoEFunction
     from ..reference.weights import Array
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capacity", default="none", metavar="POLICY", help="none, hard:1.0, soft:1.25"
     )
-    parser.add_argument("--backend", choices=("cpu", "numpy"), default="cpu")
+    parser.add_argument("--backend", choices=("cpu", "numpy", "cuda"), default="cpu")
     parser.add_argument(
         "--expert-cache-size", type=int, default=4, metavar="N", help="experts a layer"
     )
@@ -127,11 +128,16 @@ def _layers_fit(path: Path) -> bool:
     return available is None or needed < available / 2
 
 
-def _open_engine(options: argparse.Namespace, prompt_tokens: int) -> Engine:
+def _open_engine(options: argparse.Namespace, prompt_tokens: int) -> LayerCalls:
     from ..capacity import Capacity
     from ..engine import Engine
 
-    return Engine.open(
+    opener: Callable[..., LayerCalls] = Engine.open
+    if options.backend == "cuda":
+        from ..engine.cuda import CudaEngine
+
+        opener = CudaEngine.open
+    return opener(
         options.model,
         experts=options.experts,
         max_batch_size=1,
@@ -149,7 +155,7 @@ def _generate(
     model: Decoder,
     ids: list[int],
     printer: _Printer | None,
-    engine: Engine | None,
+    engine: LayerCalls | None,
 ) -> Generation:
     from ..capacity import Capacity
 
@@ -171,7 +177,7 @@ def _generate(
 
 
 def _watched(
-    engine: Engine, total: int, progress: Callable[[int, int], None] | None
+    engine: LayerCalls, total: int, progress: Callable[[int, int], None] | None
 ) -> MoEFunction:
     """The engine's layers, each of which moves the bar on."""
     if progress is None:
@@ -214,14 +220,15 @@ def _tell(
     ids: list[int],
     generation: Generation,
     elapsed: float,
-    engine: Engine | None,
+    engine: LayerCalls | None,
 ) -> None:
     new = generation.token_ids
+    emulated = engine is not None and engine.emulated
     summary: dict[str, Any] = {
         "prompt_tokens": len(ids),
         "new_tokens": len(new),
-        "seconds": elapsed,
-        "tokens_per_s": len(new) / elapsed if new else 0.0,
+        "seconds": None if emulated else elapsed,
+        "tokens_per_s": None if emulated else len(new) / elapsed if new else 0.0,
     }
     if engine is not None:
         summary |= _counts(engine)
@@ -233,10 +240,11 @@ def _tell(
         found = {"prompt": prompt, "text": text, "token_ids": new, **summary}
         print_json({**found, "experts": _experts(engine)} if options.verbose else found)
         return
-    note(
-        f"{len(ids)} prompt and {len(new)} new tokens in {elapsed:.2f} s, "
-        f"{summary['tokens_per_s']:.1f} new tokens/s"
-    )
+    done = f"{len(ids)} prompt and {len(new)} new tokens"
+    if emulated:
+        note(f"{done}; no GPU computed, so there are no times")
+    else:
+        note(f"{done} in {elapsed:.2f} s, {summary['tokens_per_s']:.1f} new tokens/s")
     if engine is not None:
         note(f"expert cache: {summary['hits']:,} hits, {summary['misses']:,} misses, "
              f"{summary['bytes_read'] / 2**20:.1f} MiB read")  # fmt: skip
@@ -245,7 +253,7 @@ def _tell(
 
 
 def _write_files(
-    options: argparse.Namespace, generation: Generation, engine: Engine | None
+    options: argparse.Namespace, generation: Generation, engine: LayerCalls | None
 ) -> None:
     if options.trace and generation.trace is not None:
         from ..traces import write_trace
@@ -255,7 +263,7 @@ def _write_files(
         _write_metrics(options.metrics, engine)
 
 
-def _counts(engine: Engine) -> dict[str, Any]:
+def _counts(engine: LayerCalls) -> dict[str, Any]:
     stats = engine.stats
     return {name: int(getattr(stats, name).sum()) for name in ("hits", "misses", "bytes_read")}
 
@@ -263,14 +271,14 @@ def _counts(engine: Engine) -> dict[str, Any]:
 COLUMNS = ("layer", "expert", "calls", "tokens", "loads", "load_ms", "compute_ms", "combine_ms")
 
 
-def _experts(engine: Engine | None) -> list[dict[str, Any]]:
+def _experts(engine: LayerCalls | None) -> list[dict[str, Any]]:
     from ..engine.health import expert_rows
 
     rows = [] if engine is None else expert_rows(engine.stats)
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
-def _print_experts(engine: Engine) -> None:
+def _print_experts(engine: LayerCalls) -> None:
     from ..engine.health import expert_rows, health
     from .output import print_table
 
@@ -283,7 +291,7 @@ def _print_experts(engine: Engine) -> None:
         note(f"slow: layer {layer}, expert {expert}: {factor:.1f} times its layer's median")
 
 
-def _write_metrics(path: Path, engine: Engine) -> None:
+def _write_metrics(path: Path, engine: LayerCalls) -> None:
     from ..atomic import atomic_writer
     from ..engine.health import prometheus_text
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     resources = actions.add_parser("resources", help="registers, spills, occupancy, by nvcc")
     resources.add_argument("--arch", default="", metavar="A,B,…", help="default: sm_75 to sm_90")
     for action in (check, profile):
-        action.add_argument("--gpu", default="A100", help="that is emulated; see docs")
+        action.add_argument("--gpu", metavar="NAME", help="that is emulated; default: A100")
     for action in (listed, check, profile, resources):
         action.add_argument("names", nargs="*", metavar="NAME", help="default: all")
         action.add_argument("--json", action="store_true", help="one JSON document")

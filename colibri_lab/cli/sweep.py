@@ -43,7 +43,7 @@ AXES: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "--top-k": ("top_k", whole_numbers, "experts a token"),
     "--streams": ("stream_count", whole_numbers, "micro-batches at a time"),
     "--capacity": ("capacity", words, "none, hard:1.0, hard:1.0:weight, soft:1.25"),
-    "--backend": ("backend", words, "cpu, numpy"),
+    "--backend": ("backend", words, "cpu, numpy, cuda"),
     "--expert-cache-size": ("expert_cache_slots", whole_numbers, "resident experts a layer"),
     "--cache-policy": ("cache_policy", words, "lru, lfu, arc and others: docs/expert-cache.md"),
 }

@@ -30,7 +30,10 @@ class LayerCalls(ABC):
     """MoE layers behind one interface; a device's engine says how one layer is run.
 
     num_slots : experts of each layer that can be resident.   stats : counters an expert.
+    emulated : no device computes here that its times would be of.
     """
+
+    emulated = False
 
     def __init__(
         self,

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..capacity import Capacity
+from ..config import HardwareSpec
 from ..engine import Engine
+from ..engine.calls import LayerCalls
 from ..reference import Decoder
 from ..reference.weights import Array
 from .reference_runs import run_layers
 
 if TYPE_CHECKING:
+    from ..engine.cuda import CudaEngine
     from .grid import Cell
 
 
@@ -54,6 +57,22 @@ class Runner(Protocol):
     def counts(self) -> CacheCounts | None:
         """Of the expert cache, None where there is none."""
 
+    def device(self) -> DeviceFacts:
+        """What computes; asked once the runner is open."""
+
+    def observe(self, hidden_states: Array, lengths: Sequence[int]) -> dict[str, Any]:
+        """Columns of counters of one call, where the device is emulated; else none."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """name : of the device.   emulated : its times mean nothing.
+    hardware : its published limits; None: measure this machine's."""
+
+    name: str = "cpu"
+    emulated: bool = False
+    hardware: HardwareSpec | None = None
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -68,10 +87,20 @@ class Backend:
     has_expert_cache: bool
     residency: str
     open: Callable[[Cell, Decoder, int], AbstractContextManager[Runner]]
-    device: str = "cpu"
 
 
-class NumPyRunner:
+class _OnCpu:
+    """What runners on the CPU have in common."""
+
+    def device(self) -> DeviceFacts:
+        return DeviceFacts()
+
+    def observe(self, hidden_states: Array, lengths: Sequence[int]) -> dict[str, Any]:
+        del hidden_states, lengths
+        return {}
+
+
+class NumPyRunner(_OnCpu):
     """The reference, one layer after the other."""
 
     def __init__(self, decoder: Decoder, top_k: int, capacity: Capacity) -> None:
@@ -111,10 +140,10 @@ def open_numpy(cell: Cell, decoder: Decoder, blas_threads: int) -> Iterator[Runn
         yield NumPyRunner(decoder, cell.top_k, Capacity.parse(cell.capacity))
 
 
-class EngineRunner:
-    """The engine, with its counters in the sweep's terms."""
+class EngineRunner(_OnCpu):
+    """An engine, with its counters in the sweep's terms."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LayerCalls) -> None:
         self._engine = engine
         self.set_input = engine.set_input
         self.infer = engine.infer
@@ -148,7 +177,73 @@ def open_engine(cell: Cell, decoder: Decoder, blas_threads: int) -> Iterator[Run
         yield EngineRunner(engine)
 
 
+class CudaRunner(EngineRunner):
+    """The CUDA engine; on the emulated device one call more is observed access by access."""
+
+    def __init__(self, engine: CudaEngine, options: dict[str, Any], path: str) -> None:
+        super().__init__(engine)
+        self._engine_facts = (engine.device_name, engine.emulated)
+        self._options, self._path = options, path
+
+    def device(self) -> DeviceFacts:
+        name, emulated = self._engine_facts
+        return DeviceFacts(name, emulated, _published(name) if emulated else None)
+
+    def observe(self, hidden_states: Array, lengths: Sequence[int]) -> dict[str, Any]:
+        from .. import simt
+        from ..engine.cuda import CudaEngine
+
+        if not self.device().emulated:
+            return {}
+        # Kernels are compiled anew in here, so that their accesses are seen.
+        with (
+            simt.observe(memory=False, races=False) as seen,
+            CudaEngine.open(self._path, **self._options) as engine,
+        ):
+            engine.set_input(hidden_states, lengths)
+            engine.infer()
+        totals = [seen.totals(kernel.name) for kernel in seen.kernels]
+        requests = sum(each["global_requests"] for each in totals)
+        sectors = sum(each["sectors"] for each in totals)
+        return {
+            "device_bytes_moved": float(sum(each["global_bytes"] for each in totals)),
+            "device_dram_bytes": float(sum(each["dram_bytes"] for each in totals)),
+            "device_sectors_per_request": sectors / requests if requests else None,
+            "device_bank_conflicts": float(sum(each["bank_conflicts"] for each in totals)),
+        }
+
+
+def _published(device_name: str) -> HardwareSpec | None:
+    """Limits of the GPU that is emulated, from its data sheet."""
+    from ..simt.gpus import GPUS
+
+    for gpu in GPUS.values():
+        if gpu.device_name == device_name:
+            gflops = gpu.fp32_tflops * 1e3
+            return HardwareSpec(gpu.name, gpu.bandwidth_gbps, gflops, "NVIDIA's data sheet")
+    return None
+
+
+@contextmanager
+def open_cuda(cell: Cell, decoder: Decoder, blas_threads: int) -> Iterator[Runner]:
+    from ..engine.cuda import CudaEngine
+
+    del blas_threads  # products are the device's
+    options: dict[str, Any] = {
+        "max_batch_size": cell.batch_size,
+        "max_seq_len": cell.seq_len,
+        "expert_cache_size": cell.expert_cache_slots,
+        "cache_policy": cell.cache_policy,
+        "stream_count": cell.stream_count,
+        "top_k": cell.top_k,
+        "capacity": Capacity.parse(cell.capacity),
+    }
+    with CudaEngine.open(decoder.path, **options) as engine:
+        yield CudaRunner(engine, options, decoder.path)
+
+
 BACKENDS = {
     "cpu": Backend("float32", 4, True, "slots", open_engine),
     "numpy": Backend("float64", None, False, "memory", open_numpy),
+    "cuda": Backend("float32", 4, True, "device slots", open_cuda),
 }

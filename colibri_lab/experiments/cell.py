@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..capacity import Capacity
+from ..config import HardwareSpec
 from ..errors import CheckFailed, ColibriError
 from ..profiling.timing import percentiles, time_calls
 from ..reference import Decoder
@@ -84,11 +85,15 @@ class Bench:
             )
         return self._quality[key]
 
-    def floor(self, cell: Cell, routing: RoutingSummary) -> dict[str, Any]:
-        """The columns of the roofline."""
+    def floor(
+        self, cell: Cell, routing: RoutingSummary, hardware: HardwareSpec | None
+    ) -> dict[str, Any]:
+        """The columns of the roofline.   hardware : of the device; None: measured here."""
         held = self.decoder.weights.embedding.itemsize
         weight_bytes = BACKENDS[cell.backend].weight_bytes or held
-        return self.limits.columns(routing, cell.num_tokens, cell.stream_count, weight_bytes)
+        return self.limits.columns(
+            routing, cell.num_tokens, cell.stream_count, weight_bytes, hardware
+        )
 
 
 def measure(
@@ -120,8 +125,8 @@ def configuration(cell: Cell, bench: Bench) -> dict[str, Any]:
     return {
         **cell.as_dict(),
         "model": model_name(bench.decoder),
-        "device": backend.device,
-        "emulated": False,
+        "device": None,
+        "emulated": None,
         "dtype": backend.dtype,
         "residency": backend.residency,
         "capacity_policy": capacity.kind,
@@ -144,6 +149,8 @@ def _measure(
     record["perplexity"] = bench.perplexities.of(cell.top_k, capacity, cancel)
     with BACKENDS[cell.backend].open(cell, bench.decoder, bench.settings.blas_threads) as runner:
         lengths = [cell.seq_len] * cell.batch_size
+        device = runner.device()
+        record |= {"device": device.name, "emulated": device.emulated}
         for call in calls[:warmup]:
             _run(runner, call, lengths, cancel)
             _check_output(runner, call, cell, bench, record)
@@ -151,11 +158,15 @@ def _measure(
         latency_ns = _time_calls(runner, calls[warmup:], lengths, cancel)
         counts = runner.counts()
         _check_output(runner, calls[-1], cell, bench, record)
+        observed = runner.observe(calls[-1], lengths)
     results = {
-        **_latency_columns(latency_ns, cell),
         **_cache_columns(counts, len(latency_ns)),
-        **bench.floor(cell, routing),
+        **bench.floor(cell, routing, device.hardware),
+        **observed,
     }
+    if device.emulated:  # its times mean nothing, and are not kept
+        return results, _arrays(None, routing, counts)
+    results |= _latency_columns(latency_ns, cell)
     results["warning"] = below_floor(results["latency_p50_ms"], results["roofline_floor_ms"])
     return results, _arrays(latency_ns, routing, counts)
 
@@ -230,16 +241,17 @@ def _cache_columns(counts: CacheCounts | None, requests: int) -> dict[str, Any]:
 
 
 def _arrays(
-    latency_ns: NDArray[np.int64], routing: RoutingSummary, counts: CacheCounts | None
+    latency_ns: NDArray[np.int64] | None, routing: RoutingSummary, counts: CacheCounts | None
 ) -> Arrays:
     arrays: Arrays = {
-        "latency_ns": latency_ns,
         "expert_load": routing.expert_load,
         "entropy_bits": entropy_bits(routing.expert_load),
         "active_experts": routing.active,
         "dropped_fraction": routing.dropped / routing.assignments,
         "moved_fraction": routing.moved / routing.assignments,
     }
+    if latency_ns is not None:
+        arrays["latency_ns"] = latency_ns
     if counts is not None:
         arrays |= {
             "misses": counts.misses,

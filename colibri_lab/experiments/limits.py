@@ -34,11 +34,17 @@ class Limits:
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def columns(
-        self, routing: RoutingSummary, num_tokens: int, streams: int, weight_bytes: int
+        self,
+        routing: RoutingSummary,
+        num_tokens: int,
+        streams: int,
+        weight_bytes: int,
+        hardware: HardwareSpec | None = None,
     ) -> dict[str, Any]:
         """bytes_moved (mean of calls), roofline_floor_ms (median of calls), roofline_bound.
 
         num_tokens : T of a call.   weight_bytes : bytes of a weight where it is computed with.
+        hardware : the device's limits; None: this machine's, measured.
         """
         mean = moe_floor(
             self.moe,
@@ -48,7 +54,8 @@ class Limits:
             ANY_HARDWARE,
             weight_bytes=weight_bytes,
         )
-        hardware = self.hardware(mean.bytes_moved, streams * self.blas_threads)
+        if hardware is None:
+            hardware = self.hardware(mean.bytes_moved, streams * self.blas_threads)
         floors = [
             moe_floor(self.moe, num_tokens, active, computed, hardware, weight_bytes=weight_bytes)
             for active, computed in zip(

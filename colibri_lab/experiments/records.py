@@ -57,6 +57,10 @@ COLUMNS = {
     "bytes_moved": REAL,
     "roofline_floor_ms": REAL,
     "roofline_bound": TEXT,
+    "device_bytes_moved": REAL,
+    "device_dram_bytes": REAL,
+    "device_sectors_per_request": REAL,
+    "device_bank_conflicts": REAL,
     "llc_miss_ratio": REAL,
     "dtlb_misses_per_kinstr": REAL,
     "output_rel_error": REAL,
@@ -72,7 +76,9 @@ COLUMNS = {
 }
 
 DEFINITIONS = {
-    "backend": "cpu: the engine, float32; numpy: the reference, float64 sums",
+    "backend": "cpu: the engine, float32; numpy: the reference, float64 sums; cuda: the engine's "
+    "kernels on a GPU, or without one on an emulated device",
+    "emulated": "no GPU computed: latency columns are null, counters stand in their place",
     "batch_size": "sequences in a call, each another one",
     "seq_len": "tokens a sequence gives to a call; 1 is a decode step",
     "repeats": "timed calls; a call runs the routed experts of all MoE layers, each layer on "
@@ -92,6 +98,11 @@ DEFINITIONS = {
     "bytes_moved": "bytes that the floor counts a call: active experts, router, states; mean",
     "roofline_floor_ms": "the time below which this machine cannot do the calls: the median over "
     "calls of the larger of bytes over measured bandwidth and operations over measured speed",
+    "device_bytes_moved": "bytes that loads and stores of global memory ask for in one observed "
+    "call of the emulated device",
+    "device_dram_bytes": "of them, those that miss the L2 of the GPU that is emulated",
+    "device_sectors_per_request": "32-byte sectors that a warp's access touches, mean",
+    "device_bank_conflicts": "passes over shared memory's banks beyond those that are needed",
     "output_rel_error": "backend against the reference under the same policy: the worst of layers "
     "and of checked calls (the warm-up calls and the last timed one)",
     "capacity_rel_error": "reference under the policy against the dropless reference at the same "

@@ -12,8 +12,6 @@ from ..errors import DeviceUnavailable, WorkFailed
 from .catalog import FOLDER, MACROS, Kernel
 from .geometry import Launch
 
-DEFAULT_GPU = "A100"  # what the emulated device is, where there is no other
-
 
 class Device:
     """One device with its primary context current: compiles, and launches.
@@ -61,8 +59,10 @@ class Device:
 
 
 @contextmanager
-def open_device(gpu: str = DEFAULT_GPU) -> Iterator[Device]:
-    """The first GPU; on a machine without one, an emulated one of this model.
+def open_device(gpu: str | None = None) -> Iterator[Device]:
+    """The first GPU; on a machine without one, an emulated one.
+
+    gpu : which; None: the environment's COLIBRI_SIMT_GPU, else an A100.
 
     Its primary context is retained, so that libraries on the same device share it.
     Raises DeviceUnavailable where PyCUDA is not installed or finds no device.

@@ -309,7 +309,7 @@ def test_sweep_resume_and_dry_run(capsys, folder, tmp_path):
         ("--batch-size", ",", "batch_size"),
         ("--top-k", "5", "top_k"),
         ("--capacity", "tight:1", "capacity"),
-        ("--backend", "cuda", "backend"),
+        ("--backend", "tpu", "backend"),
         ("--repeats", "0", "repeats"),
     ],
 )

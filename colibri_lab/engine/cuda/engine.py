@@ -13,7 +13,7 @@ from ...capacity import Capacity, apply_capacity
 from ...config import RoutingRule
 from ...errors import InputError
 from ...kernels.catalog import DTYPES
-from ...kernels.device import DEFAULT_GPU, Device, open_device
+from ...kernels.device import Device, open_device
 from ...reference import Routing
 from ..buffers import rows_a_stream
 from ..calls import LayerCalls
@@ -61,6 +61,7 @@ class CudaEngine(LayerCalls):
             raise InputError("dtype is not known", expected=" or ".join(DTYPES), found=dtype)
         _check_rule(moe.rule)
         self._store, self._device, self.dtype = store, device, dtype
+        self.emulated = device.emulated
         self._moe, driver = moe, device.driver
         rows = rows_a_stream(self.max_tokens, stream_count)
         self.memory_terms = device_terms(
@@ -107,12 +108,13 @@ class CudaEngine(LayerCalls):
         path: str | Path,
         *,
         experts: str | Path | None = None,
-        gpu: str = DEFAULT_GPU,
+        gpu: str | None = None,
         **options: Any,
     ) -> CudaEngine:
         """Open a checkpoint folder, a ``.colibri`` or a ``.cbi`` file.
 
-        gpu : which GPU is emulated, where there is none.   dtype : float32 or float16, of what is
+        gpu : which GPU is emulated, where there is none; None: as `kernels.device.open_device`.
+          dtype : float32 or float16, of what is
         stored on the device; sums are float32.   Other options as of `Engine.open`.
         Raises FormatError, InputError, or DeviceUnavailable where there is no device, or where it
         is too small.
@@ -125,11 +127,6 @@ class CudaEngine(LayerCalls):
             return engine
 
     _held: ExitStack | None = None
-
-    @property
-    def emulated(self) -> bool:
-        """Whether no GPU computes here: then times mean nothing."""
-        return self._device.emulated
 
     @property
     def device_name(self) -> str:
