@@ -6,7 +6,6 @@ PyCUDA calls it anew for each source.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from . import analysis_flags
 from .nvcc_arguments import Arguments, parse
+from .store import cache_folder, dependencies, digest, own_part, read, write
 
 INCLUDE = Path(__file__).parent / "include"
 _CUDA_VERSION = ("13", "0", "88")
@@ -46,12 +46,6 @@ class CompileError(Exception):
 
 
 # ---- surroundings -------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """Where images and everything else made once are kept for the user."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "colibri_lab" / "simt"
 
 
 def find_compiler() -> str:
@@ -181,78 +175,45 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
 # ---- the cache ----------------------------------------------------------------------------------
 
 
-def _digest(*parts: str | bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()
+def preprocessed_source(
+    compiler: str, args: Arguments, source: str, mark: str
+) -> tuple[str, str, str | None]:
+    """What `-E` prints: its digest, the user's own part, and all of it unless from the cache.
 
-
-def _write(path: Path, data: bytes) -> None:
-    """Atomically; a cache that cannot be written is done without."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
-            draft.write(data)
-        Path(draft.name).replace(path)
-    except OSError:
-        pass
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
-def _dependencies(preprocessed: str, source: str) -> dict[str, str]:
-    """The user's own files that a source includes, with digests of their content."""
-    found = {}
-    for line in preprocessed.splitlines():
-        if not line.startswith("# ") or '"' not in line:
-            continue
-        name, flags = line.split('"')[1:3]
-        if name == source or name.startswith("<") or "3" in flags.split():
-            continue
-        content = _read(Path(name))
-        if content is not None:
-            found[str(Path(name).resolve())] = _digest(content)
-    return found
-
-
-def preprocessed_text(compiler: str, args: Arguments, source: str, mark: str) -> str:
-    """What `-E` prints, from the cache where no file that it read has changed."""
+    It comes from the cache where no file that was read has changed.
+    """
     content = Path(source).read_bytes()
-    key = _digest(mark, source, content, *args.passed, args.std, str(args.arch))
-    folder = cache_folder() / "sources"
-    kept = _read(folder / f"{key}.json")
+    key = digest(mark, source, content, *args.passed, args.std, str(args.arch))
+    path = cache_folder() / "sources" / f"{key}.json"
+    kept = read(path)
     if kept is not None:
         record = json.loads(kept)
-        if all(_digest(_read(Path(p)) or b"") == d for p, d in record["files"].items()):
-            return str(record["text"])
+        if all(digest(read(Path(p)) or b"") == d for p, d in record["files"].items()):
+            return record["digest"], record["own"], None
     text = preprocess(compiler, args, source)
-    record = {"files": _dependencies(text, source), "text": text}
-    _write(folder / f"{key}.json", json.dumps(record).encode())
-    return text
+    own = own_part(text)
+    record = {"files": dependencies(text, source), "digest": digest(text), "own": own}
+    write(path, json.dumps(record).encode())
+    return record["digest"], own, text
 
 
 def compile_source(args: Arguments, source: str) -> bytes:
     """The image of one file, from the cache where it has been made before."""
     compiler = find_compiler()
     mark = fingerprint(compiler)
-    text = preprocessed_text(compiler, args, source, mark)
-    path = cache_folder() / "images" / f"{_digest(mark, text, source, *args.compiler)}.so"
-    image = _read(path)
+    name, _, text = preprocessed_source(compiler, args, source, mark)
+    path = cache_folder() / "images" / f"{digest(mark, name, source, *args.compiler)}.so"
+    image = read(path)
     if image is None:
-        image = build(compiler, args, source, text)
-        _write(path, image)
+        image = build(compiler, args, source, text or preprocess(compiler, args, source))
+        write(path, image)
     return image
 
 
 def _as_text(image: bytes) -> bytes:
     """In place of PTX, which is text and passed as such (native/driver_link.cpp reads it)."""
+    import base64
+
     return b"//simt-image\n" + base64.encodebytes(image)
 
 
@@ -284,7 +245,8 @@ def main(argv: list[str] | None = None) -> int:
             raise CompileError(f"nvcc: {source}: no such file")
         if args.only_preprocesses:
             compiler = find_compiler()
-            sys.stdout.write(preprocessed_text(compiler, args, source, fingerprint(compiler)))
+            mark = fingerprint(compiler)
+            sys.stdout.write(preprocessed_source(compiler, args, source, mark)[1])
             return 0
         image = compile_source(args, source)
         output = args.output or f"{Path(source).stem}.{args.target}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 _TARGETS = ("cubin", "ptx", "fatbin")
 # Options of two words, whose second is of no use here.
@@ -24,19 +23,19 @@ _PASSED_WITH_VALUE = {"-I": "-I", "--include-path": "-I", "-D": "-D", "--define-
 _DEFAULT_ARCH = 75
 
 
-@dataclass
 class Arguments:
-    """What to do with which file."""
+    """What to do with which file; no dataclass, whose import would double the command's start."""
 
-    sources: list[str] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)  # -I, -D, … for the preprocessor
-    compiler: list[str] = field(default_factory=list)  # for the compiler
-    output: str = ""
-    target: str = "cubin"
-    arch: int = _DEFAULT_ARCH
-    std: str = "17"
-    shows_version: bool = False
-    only_preprocesses: bool = False
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+        self.passed: list[str] = []  # -I, -D, … for the preprocessor
+        self.compiler: list[str] = []  # for the compiler
+        self.output = ""
+        self.target = "cubin"
+        self.arch = _DEFAULT_ARCH
+        self.std = "17"
+        self.shows_version = False
+        self.only_preprocesses = False
 
 
 def parse(argv: list[str]) -> Arguments:
