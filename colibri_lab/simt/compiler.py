@@ -10,9 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from . import analysis_flags
@@ -123,6 +121,8 @@ def preprocess(compiler: str, args: Arguments, source: str) -> str:
 
 
 def _run(command: list[str]) -> str:
+    import subprocess  # here and below: what a hit in the cache does without
+
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise CompileError(done.stderr or f"{command[0]} ended with {done.returncode}")
@@ -134,7 +134,9 @@ def _run(command: list[str]) -> str:
 
 def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> bytes:
     """The image of a preprocessed source."""
-    from .declarations import RewriteError  # not needed where the image is in the cache
+    import tempfile
+
+    from .declarations import RewriteError
     from .image import table
     from .objects import ObjectFile, lay_out_shared
     from .rewrite import rewrite

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def cache_folder() -> Path:
@@ -26,6 +27,8 @@ def digest(*parts: str | bytes) -> str:
 
 def write(path: Path, data: bytes) -> None:
     """Atomically; a cache that cannot be written is done without."""
+    import tempfile  # here and below: what a hit in the cache does without
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
@@ -44,6 +47,8 @@ def read(path: Path) -> bytes | None:
 
 def _parts(preprocessed: str) -> Iterator[tuple[str, str]]:
     """What `-E` printed for files that are not the system's: each file's name, and a part of it."""
+    import re
+
     own: set[str] = set()
     for part in re.split(r"^(?=# \d+ \")", preprocessed, flags=re.M):
         head = part.partition("\n")[0].split('"')
