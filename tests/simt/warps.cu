@@ -1,5 +1,6 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
 namespace cg = cooperative_groups;
 #define ALL 0xffffffffu
 

@@ -168,47 +168,5 @@ template <class Group, class F> SIMT_FN void invoke_one(const Group &g, F f) {
 template <class Group, class F> SIMT_FN auto invoke_one_broadcast(const Group &g, F f) {
   return details::broadcast_of<decltype(f())>(g.lanes(), f);
 }
-
-template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
-template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
-template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
-template <class T> struct bit_and { T operator()(T a, T b) const { return a & b; } };
-template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
-template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
-
-// By steps of doubling reach, as the hardware's own library does it.
-template <class Group, class T, class Op> SIMT_FN T reduce(const Group &g, T v, Op op) {
-  unsigned rank = g.thread_rank(), n = g.size();
-  for (unsigned reach = 1; reach < n; reach *= 2) {
-    T other = g.shfl_down(v, reach);
-    if (rank + reach < n && rank % (2 * reach) == 0) v = op(v, other);
-  }
-  return g.shfl(v, 0);
-}
-template <class Group, class T, class Op> SIMT_FN T inclusive_scan(const Group &g, T v, Op op) {
-  unsigned rank = g.thread_rank(), n = g.size();
-  for (unsigned reach = 1; reach < n; reach *= 2) {
-    T other = g.shfl_up(v, reach);
-    if (rank >= reach) v = op(other, v);
-  }
-  return v;
-}
-template <class Group, class T> SIMT_FN T inclusive_scan(const Group &g, T v) {
-  return inclusive_scan(g, v, plus<T>());
-}
-template <class Group, class T, class Op> SIMT_FN T exclusive_scan(const Group &g, T v, Op op) {
-  T before = g.shfl_up(inclusive_scan(g, v, op), 1);
-  return g.thread_rank() == 0 ? T() : before;
-}
-template <class Group, class T> SIMT_FN T exclusive_scan(const Group &g, T v) {
-  return exclusive_scan(g, v, plus<T>());
-}
-
-// Copies are done when they return; wait() is the barrier that makes them everyone's.
-template <class Group, class To, class From> SIMT_FN void memcpy_async(const Group &g, To *to, const From *from, size_t bytes) {
-  for (size_t i = g.thread_rank(); i < bytes; i += g.size()) ((char *)to)[i] = ((const char *)from)[i];
-}
-template <class Group> SIMT_FN void wait(const Group &g) { g.sync(); }
-template <unsigned stages, class Group> SIMT_FN void wait_prior(const Group &g) { g.sync(); }
 }  // namespace cooperative_groups
 }
