@@ -39,9 +39,11 @@ class Device:
         # Errors then name the file itself, not a copy of it in a folder of temporary files.
         source = f'#line 1 "{kernel.path}"\n{kernel.path.read_text(encoding="utf-8")}'
         try:
+            # PyCUDA's own cache does not know what is observed, and the emulated compiler's does.
             return SourceModule(
-                source, options=list(options), include_dirs=[str(FOLDER)], no_extern_c=True
-            )
+                source, options=list(options), include_dirs=[str(FOLDER)], no_extern_c=True,
+                cache_dir=False if self.emulated else None,
+            )  # fmt: skip
         except CompileError as error:
             raise WorkFailed(
                 "a kernel does not compile",
