@@ -172,19 +172,19 @@ def _experts(dtype: Any, multiple: int = 1) -> Iterator[tuple[str, dict[str, Any
         rng = _rng(tokens, hidden, inner)
         ids = np.argsort(rng.random((tokens, experts)), axis=1)[:, :top_k].astype(np.int32)
         label = f"T {tokens}, H {sizes[0]}, I {sizes[1]}, E {experts}, K {top_k}"
-        yield label, _operands(dtype, ids, experts, sizes[0], sizes[1], rng)
+        yield label, operands(dtype, ids, experts, sizes[0], sizes[1], rng)
     ids = np.argsort(_rng(5).random((31, 8)), axis=1)[:, :2].astype(np.int32)
-    moved = _operands(dtype, ids, 8, 32, 16, _rng(6))
+    moved = operands(dtype, ids, 8, 32, 16, _rng(6))
     moved["slots"] = np.array([3, 1, 7, 0, 2, 4, 6, 5], np.int32)
     yield "in other slots", moved
     lone = np.full((33, 1), 5, np.int32)
-    yield "all in one expert", _operands(dtype, lone, 8, 32, 16, _rng(1))
+    yield "all in one expert", operands(dtype, lone, 8, 32, 16, _rng(1))
     dropped = np.where(_rng(2).random((31, 2)) < 0.4, -1, 3).astype(np.int32)
     dropped[:, 1] = np.where(dropped[:, 1] < 0, -1, 6)
-    yield "some dropped", _operands(dtype, dropped, 8, 32, 16, _rng(3))
+    yield "some dropped", operands(dtype, dropped, 8, 32, 16, _rng(3))
 
 
-def _operands(
+def operands(
     dtype: Any, ids: Array, experts: int, hidden: int, inner: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     plan = _sorted(ids, experts)
@@ -208,7 +208,7 @@ def expert_gemm(dtype: Any, multiple: int = 1) -> Iterator[Case]:
         if given["rows"]:
             rows = _rng(7).standard_normal((len(given["ids"].ravel()), given["inner"]))
             yield _gemm(f"{label}, not gathered", given, rows.astype(dtype), None, given["down"])
-    huge = _operands(dtype, np.zeros((3, 1), np.int32), 1, 32, 16, _rng(4))
+    huge = operands(dtype, np.zeros((3, 1), np.int32), 1, 32, 16, _rng(4))
     loud = (300 * np.abs(huge["x"])).astype(dtype)
     heavy = (300 * np.abs(huge["gate"]) + 100).astype(dtype)
     yield _gemm("sums beyond 65,504", huge, loud, huge["plan"]["tokens"], heavy)
