@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,3 +145,45 @@ def test_ten_thousand_launches_leave_nothing(module):
     before = launch(500)
     after = launch(10_000)
     assert after - before < 2048  # KiB
+
+
+def test_launches_from_several_threads(module):
+    arrays = [np.full(640, n + 2, np.float32) for n in range(4)]
+
+    def work(x):
+        for _ in range(5):
+            module.run("square", 10, 64, x)
+            x[:] = np.sqrt(x)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in arrays]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, x in enumerate(arrays):
+        np.testing.assert_array_equal(x, n + 2)
+
+
+_FORKED = """
+import os, numpy as np
+from tests.simt.grids import Module, source
+module = Module(source("runtime.cu"))
+def square():
+    x = np.arange(640, dtype=np.float32)
+    module.run("square", 10, 64, x, workers=3)
+    assert (x == np.arange(640.0) ** 2).all()
+square()
+child = os.fork()
+square()
+if child == 0:
+    os._exit(7)
+module.close()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_forked_child_launches_too():
+    command = [sys.executable, "-W", "ignore", "-c", _FORKED]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, timeout=60, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()

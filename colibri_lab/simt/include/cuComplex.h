@@ -11,11 +11,11 @@ typedef cuFloatComplex cuComplex;
   SIMT_FN T real(Z z) { return z.x; }                                                         \
   SIMT_FN T imag(Z z) { return z.y; }                                                         \
   SIMT_FN Z cuConj##f(Z z) { return {z.x, -z.y}; }                                            \
-  SIMT_FN Z cuC##f##add(Z a, Z b) { return {a.x + b.x, a.y + b.y}; }                          \
-  SIMT_FN Z cuC##f##sub(Z a, Z b) { return {a.x - b.x, a.y - b.y}; }                          \
-  SIMT_FN Z cuC##f##mul(Z a, Z b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }  \
-  SIMT_FN T cuC##f##abs(Z z) { return (T)__builtin_hypot(z.x, z.y); }                         \
-  SIMT_FN Z cuC##f##div(Z a, Z b) {                                                           \
+  SIMT_FN Z cuCadd##f(Z a, Z b) { return {a.x + b.x, a.y + b.y}; }                          \
+  SIMT_FN Z cuCsub##f(Z a, Z b) { return {a.x - b.x, a.y - b.y}; }                          \
+  SIMT_FN Z cuCmul##f(Z a, Z b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }  \
+  SIMT_FN T cuCabs##f(Z z) { return (T)__builtin_hypot(z.x, z.y); }                         \
+  SIMT_FN Z cuCdiv##f(Z a, Z b) {                                                           \
     T n = b.x * b.x + b.y * b.y;                                                              \
     return {(a.x * b.x + a.y * b.y) / n, (a.y * b.x - a.x * b.y) / n};                        \
   }
