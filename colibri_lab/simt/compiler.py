@@ -86,7 +86,8 @@ def fingerprint(compiler: str) -> str:
     state = Path(compiler).stat()
     digest.update(f"{Path(compiler).resolve()} {state.st_size} {state.st_mtime_ns}".encode())
     folder = Path(__file__).parent
-    own = sorted(folder.glob("*.py")) + sorted(INCLUDE.rglob("*.h")) + [folder / "native/abi.h"]
+    headers = sorted(path for path in INCLUDE.rglob("*") if path.is_file())
+    own = [*sorted(folder.glob("*.py")), *headers, folder / "native/abi.h"]
     for path in own:
         digest.update(path.read_bytes())
     digest.update(",".join(analysis_flags.chosen()).encode())

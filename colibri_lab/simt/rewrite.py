@@ -15,6 +15,7 @@ from .declarations import (
 )
 from .rewrite_indices import rewrite_indices
 from .rewrite_kernels import rewrite_kernel
+from .rewrite_ptx import rewrite_assembly
 from .rewrite_shared import rewrite_shared
 from .rewrite_volatile import rewrite_volatile
 from .tokens import Tokens, split
@@ -68,7 +69,7 @@ def rewrite(source: str) -> Rewritten:
         elif word == "<<<":
             tokens.blank(i, _launch_end(tokens, i) + 1)
         elif word in ("asm", "__asm__", "__asm"):
-            _assembly(tokens, i)
+            rewrite_assembly(tokens, i)
         else:
             _variable_or_function(tokens, i, scopes[i], result)
     result.source = tokens.source()
@@ -115,7 +116,7 @@ def _name_anonymous(tokens: Tokens, brace: int, head: list[str]) -> None:
         tokens.text[word] = f"{outer}namespace simt_unnamed"
 
 
-# ---- variables, launches, assembly --------------------------------------------------------------
+# ---- variables and launches ----------------------------------------------------------------------
 
 
 def _variable_or_function(tokens: Tokens, i: int, scope: str, result: Rewritten) -> None:
@@ -165,12 +166,3 @@ def _launch_end(tokens: Tokens, i: int) -> int:
                 return i
         i = tokens.next(i)
     return i - 1
-
-
-def _assembly(tokens: Tokens, i: int) -> None:
-    """PTX cannot run here: the launch that meets it fails, and says so."""
-    end = statement_end(tokens, i)
-    text = next((tokens.text[w] for w in tokens.code(i, end) if tokens.kind[w] == "string"), '""')
-    tokens.blank(i, end)
-    what = text.strip('"').split("\\n")[0].replace("%", "")
-    tokens.text[i] = f'simt_refuse("inline PTX ({what}) is not emulated")'

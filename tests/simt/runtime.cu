@@ -42,7 +42,7 @@ __global__ void clocks(long long *out) {
   __syncthreads();
   out[threadIdx.x] = clock64() - begin;
 }
-__global__ void ptx(int *p) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(p[0])); }
+__global__ void ptx(int *p) { asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(p[0]) : "l"(p)); }
 __global__ void stale(unsigned *out) { __shared__ unsigned s[64]; out[threadIdx.x] = s[threadIdx.x]; }
 __global__ void square(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= x[blockIdx.x * blockDim.x + threadIdx.x]; }
 }

@@ -68,7 +68,7 @@ def test_a_bad_address_in_a_library_function(module):
         ("asserted", 710, "`threadIdx.x != 3`"),
         ("trapped", 719, "__trap"),
         ("wrong_mask", 719, "lane 16 calls __shfl_sync with the mask 0x0000ffff"),
-        ("ptx", 801, "inline PTX (mov.u32 0, laneid;) is not emulated"),
+        ("ptx", 801, "inline PTX (ld.global.nc.u32 0, [1]) is not emulated"),
     ],
 )
 def test_faults(module, memory, name, code, says, capfd):

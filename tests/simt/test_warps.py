@@ -118,3 +118,10 @@ def test_lanes_in_step_by_volatile_alone(module):
     module.run("in_step", 1, 96, v, out)
     sums = v.reshape(3, 32).sum(1)
     np.testing.assert_array_equal(out, [sums[0], sums[1], sums[1]])
+
+
+def test_special_registers_by_inline_ptx(module):
+    out = np.zeros((64, 2), np.uint32)
+    module.run("registers", 1, 64, out)
+    lane = np.arange(64) % 32
+    np.testing.assert_array_equal(out, np.stack([lane, 2**lane - 1], 1))

@@ -112,3 +112,11 @@ extern "C" __global__ void in_step(const int *in, int *out) {
   __syncthreads();
   if (t == 0) { out[0] = first[0]; out[1] = second[32]; out[2] = third[32]; }
 }
+extern "C" __global__ void registers(unsigned *out) {
+  unsigned lane, below;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  asm("mov.u32 %0, %lanemask_lt;" : "=r"(below));
+  asm volatile("bar.sync 0;" ::: "memory");
+  out[threadIdx.x * 2] = lane;
+  out[threadIdx.x * 2 + 1] = below;
+}
