@@ -58,7 +58,8 @@ def curve_figure(
                 )  # fmt: skip
         axes.set_ylim(0, 1.08)
         finish(axes, "expert-cache budget, MiB", "decode misses over look-ups", note)
-        axes.legend(ncols=2, loc="upper right")
+        if curves:
+            axes.legend(ncols=2, loc="upper right")
     return figure
 
 
@@ -121,9 +122,15 @@ class CachePanel(widgets.VBox):
     """
 
     def __init__(self, traces: RoutingTrace | Mapping[str, RoutingTrace]) -> None:
-        named = {"trace": traces} if isinstance(traces, RoutingTrace) else dict(traces)
-        if not named:
-            raise InputError("the panel needs a trace", expected="one or more", found=0)
+        named: dict[str, Any] = {"trace": traces}
+        if isinstance(traces, Mapping):
+            named = dict(traces)
+        if not named or not all(isinstance(trace, RoutingTrace) for trace in named.values()):
+            raise InputError(
+                "the panel needs a trace",
+                expected="a routing trace, or a mapping of names to some",
+                found={name: type(trace).__name__ for name, trace in named.items()} or "none",
+            )
         self._traces, self._views = named, dict[tuple[str, int], _View]()
         self._build()
         for control in (self.trace, self.top_k):
@@ -164,17 +171,25 @@ class CachePanel(widgets.VBox):
             if self.top_k.max != most:
                 self.top_k.max = most
                 self.top_k.value = most
-            view = self._view()
-            place = self.budget.index or 0
-            chosen = (
-                place if len(self.budget.options) == len(view.budgets) else len(view.budgets) // 3
-            )
-            labels = [(f"{size / MIB:,.1f} MiB", size) for size in view.budgets]
-            self.budget.options = labels
-            self.budget.index = chosen
+            self._offer(self._view().budgets)
+        except ColibriError as error:
+            self._complain(error)
+            return
         finally:
             self._choosing = False
         self.refresh()
+
+    def _offer(self, budgets: Sequence[int]) -> None:
+        """Let these be chosen; the slider stays where it was, if it has as many places."""
+        place = self.budget.index or 0
+        chosen = place if len(self.budget.options) == len(budgets) else len(budgets) // 3
+        self.budget.options = [(f"{size / MIB:,.1f} MiB", size) for size in budgets]
+        self.budget.index = chosen
+
+    def _complain(self, error: ColibriError) -> None:
+        """In place of a picture, which would be of something else."""
+        self.picture.value = b""
+        self.words.value = f"<pre>{escape(str(error))}</pre>"
 
     def _view(self) -> _View:
         key = (self.trace.value, self.top_k.value)
@@ -190,7 +205,7 @@ class CachePanel(widgets.VBox):
             self._draw()
             self.words.value = f"<p style='max-width:46rem'>{escape(self._judge())}</p>"
         except ColibriError as error:
-            self.words.value = f"<pre>{escape(str(error))}</pre>"
+            self._complain(error)
 
     def _draw(self) -> None:
         view = self._view()

@@ -91,3 +91,26 @@ def test_figures_mark_what_no_engine_served():
     (mesh,) = axes.collections
     assert mesh.get_array().reshape(2, 2).tolist() == [[1.0, 0.5], [0.9, 0.1]]
     assert axes.yaxis_inverted()
+
+
+@pytest.mark.parametrize("traces", [None, {"a": None}, [small_trace()]])
+def test_panel_of_what_is_no_trace(traces):
+    with pytest.raises(InputError, match="needs a trace"):
+        CachePanel(traces)
+
+
+def test_panel_says_what_is_wrong_with_a_trace_in_place_of_another_ones_picture():
+    good = small_trace()
+    panel = CachePanel({"good": good, "no sizes": replace(good, expert_bytes=(0, 0))})
+    before = bytes(panel.picture.value)
+    panel.trace.value = "no sizes"
+    assert "does not say how large" in panel.words.value
+    assert panel.picture.value == b""
+    panel.trace.value = "good"
+    assert bytes(panel.picture.value) == before
+
+
+def test_panel_without_policies_still_judges():
+    panel = CachePanel(small_trace())
+    panel.policies.value = ()
+    assert "lru finds" in panel.words.value
