@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..reference import RoutingTrace
 
 STREAM_FROM = 20_000_000  # assignments of a Parquet file; larger ones are never whole in memory
-JUDGED = 2_000_000  # assignments of such a file that the verdict looks at
+JUDGED = 2_000_000  # assignments that a verdict looks at, which takes many replays
 HEADINGS = (
     "budget", "policy", "hits", "decode hits", "prefill hits", "regret", "read MiB", "peak MiB",
     "mean MiB",
@@ -88,7 +88,12 @@ def run_replay(trace: RoutingTrace, options: argparse.Namespace) -> None:
     chosen = trace if options.top_k is None else trace.best(options.top_k)
     other = options.per_layer or options.per_token or options.bypass
     scope = "Of one cache for all layers, call by call: " if other else ""
-    _run(batches(chosen, per_token=options.per_token), chosen, options, scope)
+    judged = chosen
+    if len(chosen) > JUDGED:
+        judged = chosen.rows(slice(JUDGED))
+        scope = f"Of its first {JUDGED:,} assignments: {scope}"
+        note(f"replaying {len(chosen):,} assignments; the verdict is of the first {JUDGED:,}")
+    _run(batches(chosen, per_token=options.per_token), judged, options, scope)
 
 
 def _run(calls: Batches, trace: RoutingTrace, options: argparse.Namespace, scope: str) -> None:

@@ -27,6 +27,14 @@ def record_reading(
             expected=f"texts of over {max(num_prefill, 1)} tokens",
             found=[len(ids) for ids in requests],
         )
+    most = model.config.max_seq_len
+    if max(map(len, requests)) > most:
+        raise InputError(
+            "a text is too long to record",
+            expected=f"at most {most} tokens, the model's positions",
+            found=[len(ids) for ids in requests],
+            hint="--num-tokens reads less of each",
+        )
     traces = [_read(model, ids, num_prefill) for ids in requests]
     return interleave(traces)
 

@@ -100,7 +100,9 @@ def _dummies(trace: RoutingTrace) -> str:
         return ""
     weights = trace.weight.reshape(-1, trace.top_k)
     equal = (weights == weights[:, :1]).all(axis=1)  # unknown weights (nan) equal nothing
-    leading = len(equal) if equal.all() else int(np.argmin(equal))
+    if equal.all():  # so are those of engines that do not record weights
+        return ""
+    leading = int(np.argmin(equal))
     if leading < DUMMY_TOKENS:
         return ""
     return f"the first {leading} routed rows have equal weights: start-up passes, no real tokens"

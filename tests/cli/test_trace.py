@@ -248,3 +248,11 @@ def test_a_text_of_no_tokens(capsys, repository, tmp_path):
     )  # fmt: skip
     assert status == 2
     assert "--num-tokens" in err
+
+
+def test_the_verdict_of_a_trace_looks_at_its_beginning_and_says_so(capsys, trace, monkeypatch):
+    whole = replay(capsys, trace, "--slots", "6")
+    monkeypatch.setattr(replaying, "JUDGED", 300)
+    found = replay(capsys, trace, "--slots", "6")
+    assert found["results"] == whole["results"]
+    assert found["verdict"].startswith("Of its first 300 assignments: ")

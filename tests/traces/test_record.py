@@ -87,3 +87,10 @@ def test_a_perfect_look_ahead_never_misses_in_decode():
     assert result.prefetch_hit_ratio == 1.0
     with pytest.raises(InputError, match="predictor is not known"):
         replay(trace, ["lru"], [10], rules)
+
+
+def test_texts_that_are_too_long_are_refused_before_anything_is_read(model, monkeypatch):
+    monkeypatch.setattr(type(model), "forward", lambda *_, **__: pytest.fail("it was read"))
+    longer = [0] * (model.config.max_seq_len + 1)
+    with pytest.raises(InputError, match="too long to record"):
+        record_reading(model, [[0] * 20, longer])

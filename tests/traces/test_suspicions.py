@@ -10,6 +10,7 @@ import pytest
 from colibri_lab.reference.trace import DECODE, PREFILL, RoutingTrace
 from colibri_lab.traces.stats import step_overlap, trace_stats
 from colibri_lab.traces.suspicions import suspicions
+from colibri_lab.traces.synthetic import make_trace as synthetic
 
 STEPS, LAYERS, EXPERTS, TOP_K = 200, 4, 16, 2
 
@@ -131,3 +132,11 @@ def test_steps_numbered_by_billions_cost_no_memory():
     trace = made(sticky())
     far = replace(trace, step=trace.step + 2_000_000_000)
     assert step_overlap(far) == pytest.approx(step_overlap(trace))
+
+
+def test_equal_weights_throughout_are_no_start_up_passes():
+    trace = synthetic("zipf", num_tokens=40, num_layers=2, num_experts=8, top_k=2, expert_bytes=1)
+    assert not [text for text in suspicions(trace) if "start-up" in text]
+    mixed = trace.weight.copy()
+    mixed[100:] = np.tile([0.7, 0.3], len(mixed) // 2 - 50)
+    assert [text for text in suspicions(replace(trace, weight=mixed)) if "first 50 " in text]
