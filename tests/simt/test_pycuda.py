@@ -287,3 +287,10 @@ def test_ctrl_c_stops_a_kernel_and_leaves_the_context(tmp_path):
     )
     assert (out, status) == ("interrupted\n[0 1 7 0]\n", 0), err
     assert "kernel 'spin' was interrupted: what it wrote is incomplete" in err
+
+
+def test_what_loading_said_is_nothing_more(cuda, module):
+    said = []
+    with pytest.raises(cuda.LogicError, match=r"image is invalid: the image is no shared object: .* names - $"):
+        cuda.module_from_buffer(b"x" * 200, message_handler=lambda *words: said.append(words))
+    assert said == [(False, "", "")]

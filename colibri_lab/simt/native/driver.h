@@ -207,6 +207,7 @@ struct Shape {
 void launch(Context &context, const Function &function, const Shape &shape,
             const std::vector<char> &arguments, Stream *stream);
 void unload(Module &module);
+void clear_logs(unsigned num_options, const int *options, void **values);  // nothing was said
 bool image_from_text(const void *text, std::vector<char> *image);  // what stands in for PTX
 
 

@@ -53,6 +53,14 @@ void add_file(Linker &linker, const char *path) {
 
 }  // namespace
 
+void clear_logs(unsigned num_options, const int *options, void **values) {
+  constexpr int kInfo = 3, kInfoBytes = 4, kError = 5, kErrorBytes = 6;  // of CUjit_option
+  for (unsigned i = 0; i < num_options; i++) {
+    if (options[i] == kInfoBytes || options[i] == kErrorBytes) values[i] = nullptr;
+    if ((options[i] == kInfo || options[i] == kError) && values[i]) *static_cast<char *>(values[i]) = 0;
+  }
+}
+
 bool image_from_text(const void *data, std::vector<char> *image) {
   auto *text = static_cast<const char *>(data);
   if (!text || strncmp(text, kTextHead, sizeof kTextHead - 1)) return false;
@@ -73,8 +81,10 @@ bool image_from_text(const void *data, std::vector<char> *image) {
 
 using namespace driver;
 
-DRIVER_API cuLinkCreate_v2(unsigned, void *, void **, Linker **made) {
+DRIVER_API cuLinkCreate_v2(unsigned num_options, const int *options, void **values,
+                           Linker **made) {
   return in_context([&](Context &) {
+    clear_logs(num_options, options, values);
     auto linker = std::make_unique<Linker>();
     live_linkers.add(*made = linker.get());
     linkers[*made] = std::move(linker);

@@ -167,7 +167,9 @@ using namespace driver;
 DRIVER_API cuModuleLoadData(Module **made, const void *image) {
   return in_context([&](Context &context) { load(context, image, made); });
 }
-DRIVER_API cuModuleLoadDataEx(Module **made, const void *image, unsigned, void *, void **) {
+DRIVER_API cuModuleLoadDataEx(Module **made, const void *image, unsigned num_options,
+                              const int *options, void **values) {
+  clear_logs(num_options, options, values);
   return cuModuleLoadData(made, image);
 }
 DRIVER_API cuModuleLoadFatBinary(Module **made, const void *image) {
