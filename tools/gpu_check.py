@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from colibri_lab.kernels.cases import operands
 from colibri_lab.kernels.catalog import DTYPES
 from colibri_lab.kernels.check import check
 from colibri_lab.kernels.device import Device, on_device, open_device
+from colibri_lab.kernels.tune import by_events
 
 OUT = Path(__file__).parents[1] / "docs" / "gpu-results"
 REPEATS = 30
@@ -83,27 +84,12 @@ def ensure_pycuda(sdist: Path | None) -> None:
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *source], check=True)
 
 
-def milliseconds(device: Device, work: Callable[[], None]) -> float:
-    """Median of calls timed by events, after three to warm up."""
-    driver = device.driver
-    samples = []
-    for number in range(REPEATS + 3):
-        start, end = driver.Event(), driver.Event()
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        if number >= 3:
-            samples.append(start.time_till(end))
-    return statistics.median(samples)
-
-
 def bandwidth_gbps(device: Device, size: int = 1 << 28) -> float:
     """A copy within the device's memory, read and write both counted."""
     driver = device.driver
     source, target = driver.mem_alloc(size), driver.mem_alloc(size)
     driver.memset_d8(source, 1, size)
-    ms = milliseconds(device, lambda: driver.memcpy_dtod(target, source, size))
+    ms = by_events(device)(lambda: driver.memcpy_dtod(target, source, size))
     source.free()
     target.free()
     return 2 * size / ms / 1e6
@@ -143,9 +129,8 @@ def time_kernels(device: Device, gbps: float, clock: Clock) -> Iterator[Timed]:
                 arguments = [on_device(device.driver, v) for v in case.arguments.values()]
                 function = device.function(kernel, dtype)
                 launch = kernel.launch(case, device.capability)
-                ms = milliseconds(
-                    device,
-                    lambda: function(*arguments, grid=launch.grid, block=launch.block),  # noqa: B023
+                ms = by_events(device)(
+                    lambda: function(*arguments, grid=launch.grid, block=launch.block)  # noqa: B023
                 )
                 products = 2 if kernel.name == "fused_swiglu" else 1
                 peer_ms = peer * products if peer is not None else None

@@ -34,17 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile.add_argument("--lines", action="store_true", help="by source line")
     resources = actions.add_parser("resources", help="registers, spills, occupancy, by nvcc")
     resources.add_argument("--arch", default="", metavar="A,B,…", help="default: sm_75 to sm_90")
-    for action in (check, profile):
+    tune = actions.add_parser("tune", help="the fastest block size on this GPU")
+    for action in (check, profile, tune):
         action.add_argument("--gpu", metavar="NAME", help="that is emulated; default: A100")
-    for action in (listed, check, profile, resources):
+    for action in (listed, check, profile, resources, tune):
         action.add_argument("names", nargs="*", metavar="NAME", help="default: all")
         action.add_argument("--json", action="store_true", help="one JSON document")
 
 
 def run(options: argparse.Namespace) -> None:
-    {"list": _list, "check": _check, "profile": _profile, "resources": _resources}[options.action](
-        options
-    )
+    actions = {"list": _list, "check": _check, "profile": _profile, "tune": _tune,
+               "resources": _resources}  # fmt: skip
+    actions[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -151,6 +152,22 @@ def _profile(options: argparse.Namespace) -> None:
     if options.lines:
         for _, lines in found:
             print(f"\n{lines}")
+
+
+def _tune(options: argparse.Namespace) -> None:
+    from ..kernels import find
+    from ..kernels.device import open_device
+    from ..kernels.tune import by_events, tune
+
+    with open_device(options.gpu) as device:
+        found = list(tune(device, find(options.names), by_events(device)))
+    if options.json:
+        print_json({"device": device.name, "results": [asdict(each) for each in found]})
+        return
+    print_table(
+        ("kernel", "dtype", "shape", "threads", "ms", "table", "table ms"),
+        ((e.entry, e.dtype, e.shape, e.threads, e.ms, e.table_threads, e.table_ms) for e in found),
+    )
 
 
 def _resources(options: argparse.Namespace) -> None:

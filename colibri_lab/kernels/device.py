@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceUnavailable, WorkFailed
+from ..errors import DeviceUnavailable, InputError, WorkFailed
 from .catalog import FOLDER, MACROS, Kernel
 from .geometry import Launch
 
@@ -56,8 +56,33 @@ class Device:
         """Run and wait; nothing where the grid is empty.   arguments : as PyCUDA takes them."""
         if launch.is_empty:
             return
-        function(*arguments, grid=launch.grid, block=launch.block, shared=launch.shared)
-        self.driver.Context.synchronize()
+        with own_errors(self.driver):
+            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.shared)
+            self.driver.Context.synchronize()
+
+
+@contextmanager
+def own_errors(driver: Any) -> Iterator[None]:
+    """The driver's errors as the project's own, with what to do."""
+    try:
+        yield
+    except driver.MemoryError as error:
+        raise DeviceUnavailable(
+            "the device's memory is full",
+            found=str(error),
+            hint="fewer expert-cache slots, float16, or a smaller batch",
+        ) from error
+    except driver.LaunchError as error:
+        raise WorkFailed(
+            "a kernel failed",
+            found=str(error),
+            hint="the device is unusable in this process from now on; without a GPU, "
+            "colibri_lab.simt.observe() says which line did it",
+        ) from error
+    except (driver.LogicError, driver.RuntimeError) as error:
+        raise WorkFailed(
+            "the driver refused a call", found=str(error), hint="kernels check tells what works"
+        ) from error
 
 
 @contextmanager
@@ -67,14 +92,15 @@ def open_device(gpu: str | None = None) -> Iterator[Device]:
     gpu : which; None: the environment's COLIBRI_SIMT_GPU, else an A100.
 
     Its primary context is retained, so that libraries on the same device share it.
-    Raises DeviceUnavailable where PyCUDA is not installed or finds no device.
+    Raises DeviceUnavailable where PyCUDA is not installed or finds no device, InputError for a GPU
+    that is not known.
     """
     from .. import simt
 
     emulated = not simt.has_real_driver()
+    if emulated:
+        _emulate(gpu)
     try:
-        if emulated:
-            simt.enable(gpu)
         import pycuda.driver as driver
     except ImportError as error:
         raise DeviceUnavailable(
@@ -92,6 +118,19 @@ def open_device(gpu: str | None = None) -> Iterator[Device]:
         yield Device(driver, device, emulated=emulated)
     finally:
         context.pop()
+
+
+def _emulate(gpu: str | None) -> None:
+    from ..simt import build, enable
+
+    try:
+        enable(gpu)
+    except ValueError as error:
+        raise InputError("GPU is not known", found=gpu, expected=str(error)) from error
+    except build.BuildError as error:
+        raise DeviceUnavailable(
+            "the emulated device cannot be built", found=str(error), hint="install g++"
+        ) from error
 
 
 def on_device(driver: Any, value: Any) -> Any:

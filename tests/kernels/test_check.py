@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from colibri_lab.errors import WorkFailed
+from colibri_lab.errors import DeviceUnavailable, WorkFailed
 from colibri_lab.kernels import CATALOG, find
 from colibri_lab.kernels.catalog import DTYPES
 from colibri_lab.kernels.check import check, check_case
@@ -118,3 +118,15 @@ def test_races_are_found_and_the_kernels_have_none(device, tmp_path):
         found[name] = [str(finding) for finding in seen.findings]
     assert found["right"] == []
     assert any("race" in text and "racy.cu" in text for text in found["racy"])
+
+
+def test_the_drivers_errors_become_our_own(device):
+    (kernel,) = find(["silu_mul"])
+    case = next(iter(kernel.cases(np.float32)))
+    launch = replace(kernel.launch(case), block=(4096, 1, 1))
+    with pytest.raises(WorkFailed, match=r"refused a call[\s\S]*found: "):
+        device.launch(device.function(kernel, "float32"), launch, [np.uintp(0)] * 3 + [np.int32(0)])
+    from colibri_lab.kernels.device import own_errors
+
+    with pytest.raises(DeviceUnavailable, match="memory is full"), own_errors(device.driver):
+        device.driver.mem_alloc(1 << 50)

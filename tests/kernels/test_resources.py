@@ -1,10 +1,12 @@
 """Registers and occupancy: what ptxas prints is read right, and no kernel spills."""
 
+import json
+
 import pytest
 
 from colibri_lab.errors import DeviceUnavailable, InputError
 from colibri_lab.kernels import CATALOG, find
-from colibri_lab.kernels.resources import find_nvcc, occupancy, parse, resources
+from colibri_lab.kernels.resources import ARCHITECTURES, find_nvcc, occupancy, parse, resources
 
 PTXAS = """\
 ptxas info    : 0 bytes gmem
@@ -53,3 +55,16 @@ def test_no_kernel_spills():
 def test_an_architecture_that_is_not_known():
     with pytest.raises(InputError, match="architecture is not known"):
         list(resources(find(["silu_mul"]), ["sm_20"]))
+
+
+def test_what_is_recorded_is_whole_and_spills_nothing(repository):
+    """`kernels resources --json` of every kernel, dtype and architecture, kept with the docs."""
+    recorded = json.loads((repository / "docs" / "kernel-resources.json").read_text())["results"]
+    expected = {
+        (kernel.entry, dtype, arch)
+        for kernel in CATALOG
+        for dtype in kernel.tolerance
+        for arch in ARCHITECTURES
+    }
+    assert {(row["entry"], row["dtype"], row["arch"]) for row in recorded} == expected
+    assert [row["entry"] for row in recorded if row["spill_bytes"]] == []

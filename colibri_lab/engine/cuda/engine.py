@@ -13,7 +13,7 @@ from ...capacity import Capacity, apply_capacity
 from ...config import RoutingRule
 from ...errors import InputError
 from ...kernels.catalog import DTYPES
-from ...kernels.device import Device, open_device
+from ...kernels.device import Device, open_device, own_errors
 from ...reference import Routing
 from ..buffers import rows_a_stream
 from ..calls import LayerCalls
@@ -70,21 +70,28 @@ class CudaEngine(LayerCalls):
         )  # fmt: skip
         check_device_memory(self.memory_terms, driver.mem_get_info()[0], device.name)
         self._pool = Pool(driver)
+        with own_errors(driver):
+            self._allocate(cache_policy)
+
+    def _allocate(self, cache_policy: str) -> None:
+        """Everything on the device and the streams' own memory; nothing is allocated later."""
+        store, device, moe, dtype = self._store, self._device, self._moe, self.dtype
+        driver, rows = device.driver, rows_a_stream(self.max_tokens, self.stream_count)
         self._stages = Stages(device, Kernels(device, dtype), moe, self.top_k)
-        self._routers = [self._router(layer) for layer in range(num_layers)]
+        self._routers = [self._router(layer) for layer in range(self.num_layers)]
         self._slots = [
             ExpertSlots(
                 store, layer, self.num_slots, make_policy(cache_policy), self.stats, self._pool,
                 driver, DTYPES[dtype],
             )
-            for layer in range(num_layers)
+            for layer in range(self.num_layers)
         ]  # fmt: skip
         rounds = -(-moe.num_experts // self.num_slots)
         self._memory = [
             StreamMemory.of(
                 driver, self._pool, number, rows, moe, self.top_k, DTYPES[dtype], rounds
             )
-            for number in range(stream_count)
+            for number in range(self.stream_count)
         ]
         self._allocate_results()
 
@@ -133,6 +140,10 @@ class CudaEngine(LayerCalls):
         return self._device.name
 
     def _run(self, index: int, x: Rows, out: Rows) -> None:
+        with own_errors(self._device.driver):
+            self._run_parts(index, x, out)
+
+    def _run_parts(self, index: int, x: Rows, out: Rows) -> None:
         parts = list(zip(micro_batches(len(x), self.stream_count), self._memory, strict=False))
         for tokens, memory in parts:
             self._stages.route(memory, x[tokens], self._routers[index])
