@@ -117,3 +117,24 @@ def test_what_the_terms_add_up_to_is_what_is_allocated(folder):
 def test_bad_arguments(folder):
     with pytest.raises(InputError, match="dtype is not known"):
         CudaEngine.open(folder, dtype="int8")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_read_before_it_is_there(folder, model, inputs, seed):
+    """The emulated driver runs queued work as late as it may, or in an order drawn by the seed:
+    a wait that is missing between streams, copies and slots would show."""
+    from colibri_lab import simt
+
+    if not simt.enable():
+        pytest.skip("a real GPU chooses its own order")
+    simt.set_seed(seed)
+    try:
+        with CudaEngine.open(folder, stream_count=3, expert_cache_size=1) as engine:
+            for _ in range(2):
+                engine.set_input(inputs, [TOKENS])
+                engine.infer()
+                truth = expected(model, inputs, engine.top_k, "none")
+                for found, output in zip(engine.get_output(), truth, strict=True):
+                    assert found == pytest.approx(output.hidden_states, rel=1e-3, abs=1e-4)
+    finally:
+        simt.set_seed(0)
