@@ -291,6 +291,8 @@ def test_ctrl_c_stops_a_kernel_and_leaves_the_context(tmp_path):
 
 def test_what_loading_said_is_nothing_more(cuda, module):
     said = []
-    with pytest.raises(cuda.LogicError, match=r"image is invalid: the image is no shared object: .* names - $"):
+    with pytest.raises(
+        cuda.LogicError, match=r"image is invalid: the image is no shared object: .* names - $"
+    ):
         cuda.module_from_buffer(b"x" * 200, message_handler=lambda *words: said.append(words))
     assert said == [(False, "", "")]

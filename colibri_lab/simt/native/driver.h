@@ -25,7 +25,7 @@
 
 namespace driver {
 
-// ---- errors (driver_error.cpp) ---------------------------------------------------------------
+// ---- errors (driver_error.cpp) -----------------------------------------------------------------
 
 struct Failure {
   int code;
@@ -36,7 +36,7 @@ struct Failure {
 const char *standard_text(int code);
 int remember(const Failure &failure);  // for cuGetErrorString; returns the code
 
-// ---- the device (driver_device.cpp) -------------------------------------------------------------
+// ---- the device (driver_device.cpp) ------------------------------------------------------------
 
 struct Gpu {
   std::string name;
@@ -49,7 +49,7 @@ extern bool is_initialized;
 int attribute(int id);  // 0 where the table has none
 void need_device(int device);
 
-// ---- queues (driver_queue.cpp) -------------------------------------------------------------------
+// ---- queues (driver_queue.cpp) -----------------------------------------------------------------
 
 struct Stream;
 struct Context;
@@ -79,7 +79,7 @@ void drop_pending(Context &context);
 void forget_streams(Context &context);  // with their handles (driver_stream.cpp)
 void forget_events(Context &context);
 
-// ---- contexts (driver_context.cpp) -----------------------------------------------------------------
+// ---- contexts (driver_context.cpp) -------------------------------------------------------------
 
 struct Module;
 struct Event;
@@ -153,7 +153,7 @@ class Handles {
   std::unordered_set<T *> live_;
 };
 
-// ---- memory (driver_memory.cpp) ------------------------------------------------------------------------
+// ---- memory (driver_memory.cpp) ----------------------------------------------------------------
 
 struct Block {
   SimtAllocation allocation;
@@ -174,7 +174,7 @@ void need_range(uint64_t address, size_t bytes, const char *what);  // in one li
 bool is_pageable(const void *address);
 void wrote(const void *address, size_t bytes);
 
-// ---- arrays (driver_array.cpp) ---------------------------------------------------------------------------
+// ---- arrays (driver_array.cpp) -----------------------------------------------------------------
 
 struct Array {
   uint64_t data = 0;
@@ -186,7 +186,7 @@ struct Array {
 Array &array_of(Array *handle);
 void forget_arrays(Context &context);
 
-// ---- modules (driver_module.cpp) -------------------------------------------------------------------------
+// ---- modules (driver_module.cpp) ---------------------------------------------------------------
 
 struct Function {
   Module *module = nullptr;

@@ -104,7 +104,8 @@ DRIVER_API cuMemFreeHost(void *address) {
   return initialized([&] {
     Context &context = current_context();
     Block found = pinned_block(address);
-    if (!found.span) raise(CUDA_ERROR_INVALID_VALUE, "registered memory is unregistered, not freed");
+    if (!found.span)
+      raise(CUDA_ERROR_INVALID_VALUE, "registered memory is unregistered, not freed");
     release(found.allocation.base, SIMT_HOST_PINNED);
     refuse_after_fault(context);
   });

@@ -139,7 +139,9 @@ DRIVER_API cuDeviceCanAccessPeer(int *can, int device, int peer) {
   });
 }
 
-DRIVER_API cuProfilerInitialize(const char *, const char *, int) { return CUDA_ERROR_NOT_SUPPORTED; }
+DRIVER_API cuProfilerInitialize(const char *, const char *, int) {
+  return guarded([] { raise(CUDA_ERROR_NOT_SUPPORTED, "CUDA 12 dropped cuProfilerInitialize"); });
+}
 DRIVER_API cuProfilerStart() {
   return in_context([](Context &) {});
 }

@@ -56,8 +56,10 @@ void add_file(Linker &linker, const char *path) {
 void clear_logs(unsigned num_options, const int *options, void **values) {
   constexpr int kInfo = 3, kInfoBytes = 4, kError = 5, kErrorBytes = 6;  // of CUjit_option
   for (unsigned i = 0; i < num_options; i++) {
-    if (options[i] == kInfoBytes || options[i] == kErrorBytes) values[i] = nullptr;
-    if ((options[i] == kInfo || options[i] == kError) && values[i]) *static_cast<char *>(values[i]) = 0;
+    int option = options[i];
+    if (option == kInfoBytes || option == kErrorBytes) values[i] = nullptr;
+    bool is_buffer = option == kInfo || option == kError;
+    if (is_buffer && values[i]) *static_cast<char *>(values[i]) = 0;
   }
 }
 

@@ -18,7 +18,7 @@ namespace driver {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kFillBytes = 16 << 20;  // larger ones are left to the system's zeros: touching costs
+constexpr size_t kFillBytes = 16 << 20;  // larger ones keep the system's zeros: touching costs
 constexpr size_t kMostSpans = 12000;     // the system allows a process some 65,000 mappings
 constexpr size_t kKeptFreed = 1024;      // freed blocks that are still known, and inaccessible
 constexpr size_t kKeptBytes = size_t(64) << 30;  // of address space
