@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from colibri_lab.cli.entry import build_parser, main
+from colibri_lab.experiments.grid import AXES
+from colibri_lab.experiments.records import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "data/README.md"])
@@ -134,3 +136,16 @@ def test_anchors_of_the_guide_are_its_headings() -> None:
         for title in re.findall(r"^## (.*)$", text, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) == headings
+
+
+def test_options_and_columns_have_the_names_that_are_agreed_on() -> None:
+    subcommands = build_parser()._subparsers
+    assert subcommands is not None
+    parsers = subcommands._group_actions[0].choices
+    assert isinstance(parsers, dict)
+    for name in ("infer", "sweep"):
+        options = parsers[name]._option_string_actions
+        assert {"--expert-cache-size", "--streams", "--cache-policy", "--top-k"} <= set(options)
+    assert {"expert_cache_slots", "stream_count"} <= set(COLUMNS) & set(AXES)
+    for path in (ROOT / "colibri_lab/engine").rglob("*.py"):
+        assert not re.search(r"\b(streams|slots): int\b", path.read_text()), path

@@ -43,21 +43,21 @@ class Scratch:
         return cls(aligned(wide), aligned(wide), aligned(inner), aligned(inner))
 
 
-def rows_a_stream(max_tokens: int, streams: int) -> int:
+def rows_a_stream(max_tokens: int, stream_count: int) -> int:
     """The largest micro-batch: no expert has more rows than it, since a token has it once."""
-    return -(-max_tokens // streams)
+    return -(-max_tokens // stream_count)
 
 
 def memory_terms(
-    moe: MoEConfig, num_layers: int, slots: int, max_tokens: int, streams: int
+    moe: MoEConfig, num_layers: int, num_slots: int, max_tokens: int, stream_count: int
 ) -> dict[str, int]:
     """Bytes of everything that `Engine.open` allocates, term by term."""
     hidden, inner, experts = moe.hidden_size, moe.intermediate_size, moe.num_experts
-    rows = rows_a_stream(max_tokens, streams)
+    rows = rows_a_stream(max_tokens, stream_count)
     return {
-        "expert slots L*N*3*I*H*4": num_layers * slots * 3 * inner * hidden * FLOAT,
+        "expert slots L*N*3*I*H*4": num_layers * num_slots * 3 * inner * hidden * FLOAT,
         "routers L*H*E*8": num_layers * hidden * experts * 8,
-        "streams S*ceil(T/S)*2*(H+I)*4": streams * rows * 2 * (hidden + inner) * FLOAT,
+        "streams S*ceil(T/S)*2*(H+I)*4": stream_count * rows * 2 * (hidden + inner) * FLOAT,
         "output (L+1)*T*H*4": (num_layers + 1) * max_tokens * hidden * FLOAT,
     }
 

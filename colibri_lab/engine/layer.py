@@ -143,8 +143,8 @@ def combine(y: Rows, rows: Rows, weights: NDArray[Any], plan: Dispatch, expert: 
     y[token_ids] += rows
 
 
-def micro_batches(num_tokens: int, streams: int) -> Sequence[slice]:
+def micro_batches(num_tokens: int, stream_count: int) -> Sequence[slice]:
     """Contiguous, nearly equal parts of the batch; fewer where there are fewer tokens."""
-    count = min(streams, num_tokens)
+    count = min(stream_count, num_tokens)
     borders = [num_tokens * part // count for part in range(count + 1)] if count else []
     return [slice(start, stop) for start, stop in pairwise(borders)]

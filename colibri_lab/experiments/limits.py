@@ -37,7 +37,7 @@ class Limits:
         self,
         routing: RoutingSummary,
         num_tokens: int,
-        streams: int,
+        stream_count: int,
         weight_bytes: int,
         hardware: HardwareSpec | None = None,
     ) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Limits:
             weight_bytes=weight_bytes,
         )
         if hardware is None:
-            hardware = self.hardware(mean.bytes_moved, streams * self.blas_threads)
+            hardware = self.hardware(mean.bytes_moved, stream_count * self.blas_threads)
         floors = [
             moe_floor(self.moe, num_tokens, active, computed, hardware, weight_bytes=weight_bytes)
             for active, computed in zip(

@@ -30,7 +30,10 @@ def test_the_floor_is_the_median_of_the_calls_floors(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(limits_module, "usable_cores", lambda: 2)
     limits = Limits(MOE)
     found = limits.columns(
-        routing([[1, 2], [2, 2], [2, 4]], [[2, 2]] * 3), num_tokens=1, streams=4, weight_bytes=4
+        routing([[1, 2], [2, 2], [2, 4]], [[2, 2]] * 3),
+        num_tokens=1,
+        stream_count=4,
+        weight_bytes=4,
     )
     expert, layers = 3 * 8 * 16 * 4, 2 * (8 * 4 * 4 + 2 * 8 * 4)
     sizes = [count * expert + layers for count in (3, 4, 6)]

@@ -14,10 +14,10 @@ FLOAT, DOUBLE, INT = 4, 8, 4
 def device_terms(
     moe: MoEConfig,
     num_layers: int,
-    slots: int,
+    num_slots: int,
     rows: int,
     top_k: int,
-    streams: int,
+    stream_count: int,
     bytes_each: int,
 ) -> dict[str, int]:
     """Bytes, term by term.
@@ -28,16 +28,16 @@ def device_terms(
     pairs = rows * top_k
     return {
         f"expert slots L*N*3*I*H*{bytes_each}": num_layers
-        * slots
+        * num_slots
         * 3
         * inner
         * hidden
         * bytes_each,
         "routers L*H*E*4": num_layers * hidden * experts * FLOAT,
-        "tokens S*T*H*(8+s)": streams * rows * hidden * (2 * FLOAT + bytes_each),
-        "rows S*T*K*(I+H)*s": streams * pairs * (inner + hidden) * bytes_each,
-        "routing S*T*(8*E+20*K)": streams * (rows * experts * DOUBLE + 5 * pairs * INT),
-        "experts S*(3*E+1)*4": streams * (3 * experts + 1) * INT,
+        "tokens S*T*H*(8+s)": stream_count * rows * hidden * (2 * FLOAT + bytes_each),
+        "rows S*T*K*(I+H)*s": stream_count * pairs * (inner + hidden) * bytes_each,
+        "routing S*T*(8*E+20*K)": stream_count * (rows * experts * DOUBLE + 5 * pairs * INT),
+        "experts S*(3*E+1)*4": stream_count * (3 * experts + 1) * INT,
     }
 
 
