@@ -13,6 +13,7 @@ Counters and checks are those of the emulated device. They are no times.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -148,6 +149,7 @@ def observe(
     chosen = gpus.find(gpu) if gpu else current_gpu()
     native.set_l2(*gpus.l2_of(chosen, l2_bytes))
     os.environ[ENVIRONMENT] = ",".join(checks)
+    _forget_in_pycuda()
     native.set_mode(checks)
     seen = Seen(checks)
     try:
@@ -160,6 +162,23 @@ def observe(
             del os.environ[ENVIRONMENT]
         else:
             os.environ[ENVIRONMENT] = before_names
+        _forget_in_pycuda()
+
+
+def _forget_in_pycuda() -> None:
+    """Lets PyCUDA compile anew what it compiled when other checks were chosen.
+
+    It asks for the compiler's version once, which is a part of its cache's key and which ours
+    changes with the checks; and it keeps the kernels behind gpuarray a context.
+    """
+    version = getattr(sys.modules.get("pycuda.compiler"), "get_nvcc_version", None)
+    functions = [getattr(version, "__wrapped__", None)]
+    functions += getattr(
+        sys.modules.get("pycuda.tools"), "context_dependent_memoized_functions", []
+    )
+    for function in functions:
+        for kept in ("_memoize_dic", "_pycuda_ctx_dep_memoize_dic"):
+            getattr(function, kept, {}).clear()
 
 
 def _synchronize() -> None:
