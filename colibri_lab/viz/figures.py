@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import plots
-from .select import NAMES, around, base_cell, measured, others
+from .device import counter_axis, device_counters, device_sentence
+from .select import NAMES, around, base_cell, comparable, emulated, measured, others, timed
 from .theme import Draw
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def report_figures(run: Run) -> Iterator[ReportFigure]:
         figure = make(view)
         if figure is not None:
             yield figure
+    yield from device_figures(run)
 
 
 class _View:
@@ -50,11 +52,16 @@ class _View:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.frame = measured(run)
-        self.base = base_cell(run)
+        self.frame = comparable(run)
+        self.timed = timed(self.frame)
+        self.base = base_cell(run, self.frame)
 
     def cells(self, *varied: str) -> pd.DataFrame:
         return around(self.frame, self.base, *varied)
+
+    def timed_cells(self, *varied: str) -> pd.DataFrame:
+        """Of an emulated device there are none."""
+        return around(self.timed, self.base, *varied)
 
     def latency_ms(self, cell_id: str) -> Any:
         return self.run.samples(cell_id)["latency_ns"] / 1e6
@@ -70,7 +77,7 @@ class _View:
 
 
 def latency(view: _View) -> ReportFigure | None:
-    panels = {axis: cells for axis in SWEPT if len(cells := view.cells(axis)) > 1}
+    panels = {axis: cells for axis in SWEPT if len(cells := view.timed_cells(axis)) > 1}
     if not panels:
         return None
     ids = {cell for cells in panels.values() for cell in cells["cell_id"]}
@@ -95,7 +102,7 @@ def latency(view: _View) -> ReportFigure | None:
 
 
 def distributions(view: _View) -> ReportFigure | None:
-    cells = view.cells("batch_size")
+    cells = view.timed_cells("batch_size")
     if cells.empty:
         return None
     shown = [
@@ -120,7 +127,7 @@ def distributions(view: _View) -> ReportFigure | None:
 def throughput(view: _View) -> ReportFigure | None:
     panels = []
     for series in ("top_k", "stream_count", "expert_cache_slots"):
-        cells = view.cells("batch_size", series)
+        cells = view.timed_cells("batch_size", series)
         if cells["batch_size"].nunique() > 1 and cells[series].nunique() > 1:
             title = f"by {SHORT.get(series, NAMES[series])}"
             panels.append((cells, "batch_size", "tokens_per_s", series, "tokens/s", title))
@@ -234,7 +241,7 @@ def capacity(view: _View) -> ReportFigure | None:
 
 
 def floor(view: _View) -> ReportFigure | None:
-    cells = view.frame.dropna(subset=["roofline_floor_ms"])
+    cells = view.timed.dropna(subset=["roofline_floor_ms"])
     if cells.empty:
         return None
     factors = (cells["latency_p50_ms"] / cells["roofline_floor_ms"]).astype(float)
@@ -247,6 +254,27 @@ def floor(view: _View) -> ReportFigure | None:
         f"times the floor, the median {factors.median():.0f} times.",
         partial(plots.against_floor, cells),
     )
+
+
+def device_figures(run: Run) -> Iterator[ReportFigure]:
+    """For each emulated device its counters and its GPU's floor."""
+    for number, (device, cells) in enumerate(emulated(measured(run)).groupby("device", sort=True)):
+        base = base_cell(run, cells)
+        x, series = counter_axis(cells)
+        shown = around(cells, base, x, series)
+        still = _first_upper(others(base, x, series))
+        yield ReportFigure(
+            f"device-{number}" if number else "device",
+            f"Counters of {device}",
+            "Counters of one observed call; nothing here is a time. Above left: what loads and "
+            "stores of global memory ask for, what of it the model of the GPU's L2 missed (full "
+            "and dashed), and the bytes that the floor counts (dotted; a mean of the timed calls). "
+            "Below right: the floor by the GPU's data sheet, not by a measurement. Copies into "
+            "the expert slots are in none of them, and the model of the L2 does not know of them: "
+            f"a slot that took another expert may be found there. {still}.",
+            device_sentence(str(device), shown),
+            partial(device_counters, shown, x, series),
+        )
 
 
 def _first_upper(text: str) -> str:

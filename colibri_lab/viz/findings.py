@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .select import around, base_cell, measured
+from .device import device_sentence
+from .select import around, base_cell, comparable, emulated, measured, timed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,17 +22,21 @@ NOISE = 0.05  # medians that differ by less are called alike
 def findings(run: Run) -> list[str]:
     """Sentences on batch size, expert cache, streams, top-k, capacity and the floor.
 
-    A sentence is left out where the run has no two cells to compare.
+    A sentence is left out where the run has no two cells to compare. Cells of an emulated device
+    have a sentence of their own, of counters: they are compared with no time.
     """
-    frame, base = measured(run), base_cell(run)
+    frame = comparable(run)
     if frame.empty:
         return ["No cell was measured."]
+    base = base_cell(run, frame)
     call_tokens = (run.manifest.get("perplexity") or {}).get("tokens_per_layer_call")
     rules: tuple[Callable[[pd.DataFrame, dict[str, Any]], str | None], ...] = (
         _batch, _cache, _cache_and_batch, _streams, _top_k,
         partial(_capacity, call_tokens=call_tokens), _floor,
     )  # fmt: skip
-    return [sentence for rule in rules if (sentence := rule(frame, base)) is not None]
+    said = [sentence for rule in rules if (sentence := rule(frame, base)) is not None]
+    by_device = emulated(measured(run)).groupby("device", sort=True)
+    return said + [device_sentence(str(name), cells) for name, cells in by_device]
 
 
 def _ends(frame: pd.DataFrame, base: dict[str, Any], axis: str) -> tuple[Any, Any] | None:
@@ -41,7 +46,7 @@ def _ends(frame: pd.DataFrame, base: dict[str, Any], axis: str) -> tuple[Any, An
 
 
 def _batch(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
-    ends = _ends(frame, base, "batch_size")
+    ends = _ends(timed(frame), base, "batch_size")
     if ends is None:
         return None
     small, large = ends
@@ -62,8 +67,16 @@ def _cache(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
     return (
         f"With {few['expert_cache_slots']} expert-cache slots a layer, "
         f"{few['expert_miss_ratio']:.0%} of the look-ups miss; with {many['expert_cache_slots']}, "
-        f"{many['expert_miss_ratio']:.1%}. Median latency: {few['latency_p50_ms']:.2f} and "
-        f"{many['latency_p50_ms']:.2f} ms, {_compared(many, few)}."
+        f"{many['expert_miss_ratio']:.1%}.{_cache_latency(few, many)}"
+    )
+
+
+def _cache_latency(few: pd.Series, many: pd.Series) -> str:
+    if np.isnan(few["latency_p50_ms"]) or np.isnan(many["latency_p50_ms"]):
+        return ""
+    return (
+        f" Median latency: {few['latency_p50_ms']:.2f} and {many['latency_p50_ms']:.2f} ms, "
+        f"{_compared(many, few)}."
     )
 
 
@@ -80,7 +93,7 @@ def _cache_and_batch(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
 
 
 def _streams(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
-    ends = _ends(frame, base, "stream_count")
+    ends = _ends(timed(frame), base, "stream_count")
     if ends is None:
         return None
     one, many = ends
@@ -93,7 +106,7 @@ def _streams(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
 
 
 def _top_k(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:
-    cells = around(frame, base, "top_k")
+    cells = around(timed(frame), base, "top_k")
     if len(cells) < 2:
         return None
     parts = [
@@ -141,7 +154,7 @@ def _capacity(
 
 
 def _floor(frame: pd.DataFrame, base: dict[str, Any]) -> str | None:  # noqa: ARG001 - as its kind
-    cells = frame.dropna(subset=["roofline_floor_ms"])
+    cells = timed(frame).dropna(subset=["roofline_floor_ms"])
     if cells.empty:
         return None
     factors = (cells["latency_p50_ms"] / cells["roofline_floor_ms"]).astype(float)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
-from .select import NAMES
+from .select import NAMES, refuse_emulated
 from .theme import Theme, finish, new_figure
 
 if TYPE_CHECKING:
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 Samples = Mapping[str, NDArray[Any]]  # cell_id -> latency in ms
 SPREAD = (1, 25, 50, 75, 99)
+TIMES = ("latency_p50_ms", "latency_p90_ms", "latency_p99_ms", "tokens_per_s", "roofline_floor_ms")
 
 
 def latency_by_axis(panels: Mapping[str, pd.DataFrame], samples: Samples, theme: Theme) -> Figure:
     """Latency along each axis, one panel an axis: median, quartiles, 1st to 99th percentile, floor.
 
-    panels : axis -> cells that differ along it alone.
+    panels : axis -> cells that differ along it alone.   InputError where one is emulated.
     """
+    for frame in panels.values():
+        refuse_emulated(frame)
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(8.2, 2.9 * rows, rows, columns)
@@ -66,7 +69,12 @@ def lines(
     frame: pd.DataFrame, x: str, y: str, series: str, theme: Theme, *, ylabel: str, title: str = "",
     axes: Axes | None = None, log_y: bool = False,
 ) -> Figure | None:  # fmt: skip
-    """One line for each value of `series`, labelled in a legend; x steps are even."""
+    """One line for each value of `series`, labelled in a legend; x steps are even.
+
+    Raises InputError where y is a time and a cell is emulated.
+    """
+    if y in TIMES:
+        refuse_emulated(frame)
     figure = None
     if axes is None:
         figure, axes = new_figure(4.6, 3.2)
@@ -232,7 +240,11 @@ def _perplexity_bars(axes: Axes, frame: pd.DataFrame, colors: Mapping[str, str])
 
 
 def against_floor(frame: pd.DataFrame, theme: Theme) -> Figure:
-    """Measured median against the roofline floor, cell by cell, with multiples of the floor."""
+    """Measured median against the roofline floor, cell by cell, with multiples of the floor.
+
+    Raises InputError where a cell is emulated.
+    """
+    refuse_emulated(frame)
     figure, axes = new_figure(6.2, 4.2)
     floor, latency = frame["roofline_floor_ms"].astype(float), frame["latency_p50_ms"].astype(float)
     for index, (backend, part) in enumerate(frame.groupby("backend", sort=True)):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..atomic import atomic_writer
 from ..errors import InputError
 from ..experiments import Run
+from .device import COLUMNS as DEVICE_COLUMNS
 from .figures import ReportFigure, report_figures
 from .findings import findings
 from .pdf import html_to_pdf
-from .select import NAMES
+from .select import AXES, NAMES, comparable, emulated, measured, timed
 from .theme import DARK, LIGHT, data_uri, svg
 
 if TYPE_CHECKING:
@@ -81,15 +82,22 @@ def render(run: Run) -> str:
     )
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     manifest, frame = run.manifest, run.frame
+    counted = emulated(measured(run))
+    shown = frame.drop(frame.index[frame["cell_id"].isin(counted["cell_id"])])
+    pictures = [_picture(figure) for figure in report_figures(run)]
     return template.render(
         manifest=manifest,
         status=run.status,
         findings=findings(run),
-        pictures=[_picture(figure) for figure in report_figures(run)],
+        pictures=[each for each in pictures if not each.figure.name.startswith("device")],
+        device_pictures=[each for each in pictures if each.figure.name.startswith("device")],
+        devices=_devices(counted),
+        has_times=len(timed(comparable(run))) > 0 or counted.empty,
         facts=_facts(manifest, frame),
         axes=_axes(manifest),
         headings=[heading for _, heading, _ in COLUMNS],
-        rows=[_row(cell) for _, cell in frame.iterrows()],
+        rows=[_row(cell) for _, cell in shown.iterrows()],
+        device_headings=[heading for _, heading, _ in DEVICE_COLUMNS],
         failures=_failures(frame),
         warnings=manifest.get("warnings", []),
         unavailable=manifest.get("unavailable", {}),
@@ -138,6 +146,15 @@ def _row(cell: pd.Series) -> list[str]:
     if cell["status"] != "ok":
         return [_text(cell[name], "{}") for name, *_ in COLUMNS[:7]] + ["failed"]
     return [_text(cell[name], form) for name, _, form in COLUMNS]
+
+
+def _devices(counted: pd.DataFrame) -> list[tuple[str, list[list[str]]]]:
+    """Each emulated device's name, and a row for each of its cells."""
+    return [
+        (str(name), [[_text(cell[column], form) for column, _, form in DEVICE_COLUMNS]
+                     for _, cell in cells.iterrows()])
+        for name, cells in counted.sort_values(list(AXES)).groupby("device", sort=True)
+    ]  # fmt: skip
 
 
 def _text(value: Any, form: str) -> str:

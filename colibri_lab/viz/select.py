@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InputError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -32,15 +34,54 @@ def measured(run: Run) -> pd.DataFrame:
     return frame[frame["status"] == "ok"].reset_index(drop=True)
 
 
-def base_cell(run: Run) -> dict[str, Any]:
+def emulated(frame: pd.DataFrame) -> pd.DataFrame:
+    """The cells that no GPU computed: they have counters and a floor, and no times."""
+    if "emulated" not in frame:
+        return frame.iloc[:0]
+    return frame[frame["emulated"].fillna(False).astype(bool)]
+
+
+def timed(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells that have a latency: those of an emulated device have none."""
+    return cells.drop(emulated(cells).index).dropna(subset=["latency_p50_ms"])
+
+
+def comparable(run: Run) -> pd.DataFrame:
+    """The cells that figures and sentences compare: the timed ones, or all where none is."""
+    frame = measured(run)
+    real = frame.drop(emulated(frame).index)
+    return frame if real.empty else real.reset_index(drop=True)
+
+
+def refuse_emulated(frame: pd.DataFrame) -> None:
+    """InputError where a plot of times is given cells of an emulated device."""
+    found = emulated(frame)
+    if len(found):
+        raise InputError(
+            "times of an emulated device mean nothing, and are not drawn",
+            expected="cells that a real device computed",
+            found=f"{len(found)} cells on {', '.join(sorted(found['device'].unique()))}",
+            hint="draw its counters: colibri_lab.viz.device",
+        )
+
+
+def base_cell(run: Run, frame: pd.DataFrame | None = None) -> dict[str, Any]:
     """Axis -> its value in the cells that comparisons start from.
 
     The design's base; for a full cross, which has none, the first cell that was measured.
+    frame : cells to compare; where none has the base's backend, one of theirs takes its place.
     """
-    frame = measured(run)
+    frame = measured(run) if frame is None else frame
     given = run.manifest["grid"].get("base") or {}
     first = frame.iloc[0] if len(frame) else {}
-    return {axis: given.get(axis, first.get(axis)) for axis in AXES}
+    base = {axis: given.get(axis, first.get(axis)) for axis in AXES}
+    if len(frame) and base["backend"] not in set(frame["backend"]):
+        cached = frame[frame["expert_cache_slots"].notna()]
+        other = (frame if cached.empty else cached).iloc[0]
+        base["backend"] = other["backend"]
+        if cached.empty:
+            base |= {axis: other[axis] for axis in ("expert_cache_slots", "cache_policy")}
+    return base
 
 
 def around(frame: pd.DataFrame, base: dict[str, Any], *varied: str) -> pd.DataFrame:

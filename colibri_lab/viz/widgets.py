@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from ..experiments import Progress, Run, Sweep
 from ..models import load_config
 from . import plots
-from .select import measured
+from .select import measured, refuse_emulated, timed
 from .theme import LIGHT, new_figure, themed
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SweepPanel(widgets.VBox):
 
     def _draw(self) -> None:
         self._drawn_s = time.monotonic()
-        frame = measured(Run.open(self._out))
+        frame = timed(measured(Run.open(self._out)))
         if frame.empty:
             return
         with themed(LIGHT):
@@ -137,7 +137,11 @@ class SweepPanel(widgets.VBox):
 
 
 def latency_picture(frame: pd.DataFrame) -> Figure:
-    """Median latency against batch size, one line for each top-k; of several cells, the fastest."""
+    """Median latency against batch size, one line for each top-k; of several cells, the fastest.
+
+    Raises InputError where a cell is emulated.
+    """
+    refuse_emulated(frame)
     points = frame.groupby(["batch_size", "top_k"], as_index=False)["latency_p50_ms"]
     many = len(frame) > len(shown := points.min())
     figure, axes = new_figure(4.6, 3.2)
