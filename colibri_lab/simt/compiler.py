@@ -162,12 +162,14 @@ def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> byt
         obj = ObjectFile(made)
         kernels = obj.kernels()
         lay_out_shared(obj, kernels)
-        local = [name for k in kernels for name in k.local_names]
-        if local:  # kernels made for a lambda: the table could not name them
-            _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
         variables = obj.variables(rewritten.globals)
+        constants = {v.name for v in obj.variables(rewritten.constants)}
+        local = [name for k in kernels for name in k.local_names]
+        local += [v.name for v in variables if v.is_local]
+        if local:  # kernels made for a lambda, constants: the table could not name them
+            _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
         assembly = Path(folder) / "table.s"
-        assembly.write_text(table(kernels, variables, rewritten.constants, source, is_instrumented))
+        assembly.write_text(table(kernels, variables, constants, source, is_instrumented))
         image = Path(folder) / "image.so"
         # A kernel may be called conj or scale: its own name comes before the C library's.
         link = ["-shared", "-Wl,-Bsymbolic", str(made), str(assembly), "-lm", "-o", str(image)]

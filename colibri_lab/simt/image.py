@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .objects import Kernel, Symbol
+from .objects import Kernel, Symbol, shown_name
 
 ABI = 1
 
@@ -10,7 +10,7 @@ ABI = 1
 def table(
     kernels: list[Kernel],
     variables: list[Symbol],
-    constants: list[str],
+    constants: set[str],
     source_path: str,
     is_instrumented: bool,
 ) -> str:
@@ -27,8 +27,8 @@ def table(
         lines.append(f"  .long {k.num_args}, {k.max_threads}, {k.static_bytes}, {k.window_bytes}")
     lines.append(".Lsimt_globals:")
     for v in variables:
-        lines.append(f"  .quad {text(v.name)}, {v.name}, {v.size}")
-        lines.append(f"  .long {int(_plain(v.name) in constants)}, 0")
+        lines.append(f"  .quad {text(shown_name(v.name))}, {v.name}, {v.size}")
+        lines.append(f"  .long {int(v.name in constants)}, 0")
     lines += [
         "  .globl simt_image",
         "  .type simt_image, %object",
@@ -51,18 +51,3 @@ def table(
 def _string(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _plain(name: str) -> str:
-    """The last part of a variable's mangled name."""
-    if not name.startswith("_ZN"):
-        return name
-    at, last = 3, name
-    while at < len(name) and name[at].isdigit():
-        end = at
-        while name[end].isdigit():
-            end += 1
-        size = int(name[at:end])
-        last = name[end : end + size]
-        at = end + size
-    return last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,19 +172,37 @@ class ObjectFile:
         return sorted(found, key=lambda slot: slot.number)
 
     def variables(self, names: list[str]) -> list[Symbol]:
-        """The variables of these names, in whatever namespace."""
-        endings = {f"{len(n)}{n}E" for n in names}
+        """The variables of these names, in whatever namespace, static ones too."""
+        wanted = {f"{len(n)}{n}" for n in names}
         return [
             s
             for s in self.symbols
             if s.kind == _OBJECT
-            and not s.is_local
             and 0 < s.section < len(self.sections)
-            and (
-                s.name in names
-                or (s.name.startswith("_ZN") and any(s.name.endswith(e) for e in endings))
-            )
+            and (s.name in names or _last_part(s.name) in wanted)
         ]
+
+
+def _last_part(name: str) -> str:
+    """`4kept` of `_ZL4kept`, `_ZN1a4keptE` or `_ZN1aL4keptE`; nothing of names that are no such."""
+    plain = shown_name(name)
+    if not plain.startswith("_ZN"):
+        return f"{len(plain)}{plain}" if name.startswith("_ZL") else ""
+    at, last = 3, ""
+    while at < len(plain) and plain[at].isdigit():
+        end = at
+        while plain[end].isdigit():
+            end += 1
+        last = plain[at : end + int(plain[at:end])]
+        at += len(last)
+    return last if plain[at:] == "E" else ""
+
+
+def shown_name(name: str) -> str:
+    """A variable's name as CUDA has it: that of a static one does not say so."""
+    if name.startswith("_ZL"):
+        return name[3:].lstrip("0123456789")
+    return re.sub(r"L(\d+\w+E)$", r"\1", name) if name.startswith("_ZN") else name
 
 
 def lay_out_shared(obj: ObjectFile, kernels: list[Kernel]) -> None:

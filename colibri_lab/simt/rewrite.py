@@ -147,9 +147,15 @@ def _variable_or_function(tokens: Tokens, i: int, scope: str, result: Rewritten)
 
 
 def _before_value(tokens: Tokens, words: list[int]) -> list[int]:
+    """A declaration up to its `=` or `{`; the braces of an unnamed struct belong to its type."""
+    depth, is_type = 0, False
     for at, w in enumerate(words):
-        if tokens.text[w] in ("=", "{"):
+        text = tokens.text[w]
+        is_type |= text in ("struct", "union", "class", "enum")
+        if depth == 0 and (text == "=" or (text == "{" and not is_type)):
             return words[:at]
+        depth += (text == "{") - (text == "}")
+        is_type &= text != "}" or depth > 0
     return words
 
 
