@@ -46,3 +46,11 @@ __global__ void ptx(int *p) { asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(p
 __global__ void stale(unsigned *out) { __shared__ unsigned s[64]; out[threadIdx.x] = s[threadIdx.x]; }
 __global__ void square(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= x[blockIdx.x * blockDim.x + threadIdx.x]; }
 }
+extern "C" __global__ void meet_all_blocks(int *count, int *out) {
+  if (threadIdx.x == 0) {
+    atomicAdd(count, 1);
+    while (atomicAdd(count, 0) < gridDim.x) {}
+  }
+  __syncthreads();
+  out[blockIdx.x * blockDim.x + threadIdx.x] = *count;
+}

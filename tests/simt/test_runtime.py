@@ -187,3 +187,9 @@ def test_a_forked_child_launches_too():
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, timeout=60, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_blocks_that_wait_for_later_ones(module):
+    count, out = np.zeros(1, np.int32), np.zeros((5, 64), np.int32)
+    module.run("meet_all_blocks", 5, 64, count, out, workers=1)
+    np.testing.assert_array_equal(out, 5)

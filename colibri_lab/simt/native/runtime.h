@@ -85,7 +85,10 @@ struct Worker {
 struct Grid {
   const SimtLaunch *launch;
   uint64_t num_blocks, chunk;
-  std::atomic<uint64_t> next_block;
+  std::atomic<uint64_t> next_block, num_done;
+  uint64_t seen_done;  // the monitor's
+  int stuck_ticks;
+  bool is_closed;  // nothing is left to begin
   std::atomic<bool> stop;
   std::mutex fault_lock;
   SimtFault fault;

@@ -17,6 +17,8 @@ namespace simt {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(20);
+constexpr int kPatience = 25;          // ticks without a block that ends
+constexpr uint32_t kMostHelpers = 255;  // to keep blocks resident that wait for one another
 
 // Helpers sleep until a grid has more blocks than its caller runs alone. Allocated once and never
 // freed: threads may outlive the statics of a process that ends.
@@ -80,6 +82,7 @@ void run_blocks(Worker *w, Grid *grid) {
           fault_from_deadlock(w, &fault);
           stop_with(grid, fault);
         }
+        grid->num_done++;
         if (w->instrumented) simt_analysis_end_block();
       }
     }
@@ -110,6 +113,30 @@ void help(Pool *p, Worker *w) {
   }
 }
 
+// Called with the lock held.
+void start_helpers(Pool *p, uint32_t helpers) {
+  while (p->num_threads < helpers) {
+    Worker *w = make_worker();
+    if (!w) return;
+    p->workers.push_back(w);
+    std::thread(help, p, w).detach();
+    p->num_threads++;
+  }
+}
+
+// A GPU has many blocks at once, so one may wait for another. Where none has ended for long and
+// some have not begun, one more helper takes the next.
+void add_helper_if_stuck(Pool *p, Grid *grid) {
+  bool is_stuck = grid->num_done == grid->seen_done && grid->next_block < grid->num_blocks;
+  grid->seen_done = grid->num_done;
+  grid->stuck_ticks = is_stuck ? grid->stuck_ticks + 1 : 0;
+  if (grid->stuck_ticks < kPatience || p->wanted >= kMostHelpers) return;
+  p->wanted++;
+  p->grid = grid;
+  start_helpers(p, p->wanted);
+  p->wake.notify_all();
+}
+
 // Signals workers that ought to stop, or have run one thread for a whole tick: it may be spinning
 // on what another thread of its block would write.
 void monitor(Pool *p) {
@@ -130,6 +157,7 @@ void monitor(Pool *p) {
     Grid *grid = running;
     idle = grid ? 0 : idle + 1;
     if (grid && is_cancelled) grid->stop = true;
+    if (grid && !grid->stop && !grid->is_closed) add_helper_if_stuck(p, grid);
     for (Worker *w : p->workers) {
       if (!grid || !w->is_running) continue;
       if (grid->stop || w->seen_progress == w->progress) pthread_kill(w->os_thread, kPreempt);
@@ -161,21 +189,6 @@ uint32_t num_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set)) return 1;
   return (uint32_t)std::max(CPU_COUNT(&set), 1);
-}
-
-// Helpers and the monitor; called with the lock held.
-void start_threads(Pool *p, uint32_t helpers) {
-  while (p->num_threads < helpers) {
-    Worker *w = make_worker();
-    if (!w) return;
-    p->workers.push_back(w);
-    std::thread(help, p, w).detach();
-    p->num_threads++;
-  }
-  if (!p->has_monitor) {
-    std::thread(monitor, p).detach();
-    p->has_monitor = true;
-  }
 }
 
 struct ImageSpan {
@@ -235,7 +248,9 @@ int simt_run_grid(const SimtLaunch *launch, SimtFault *fault) {
   Worker *mine;
   {
     std::lock_guard<std::mutex> hold(p->lock);
-    start_threads(p, (uint32_t)workers - 1);
+    start_helpers(p, (uint32_t)workers - 1);
+    if (!p->has_monitor) std::thread(monitor, p).detach();
+    p->has_monitor = true;
     mine = p->workers[0];
     p->wanted = (uint32_t)workers - 1;
     p->joined = 0;
@@ -253,6 +268,7 @@ int simt_run_grid(const SimtLaunch *launch, SimtFault *fault) {
   {
     std::unique_lock<std::mutex> hold(p->lock);
     p->grid = nullptr;
+    grid.is_closed = true;
     p->done.wait(hold, [&] { return !p->busy; });
     running = nullptr;
   }
