@@ -28,9 +28,13 @@ _GCC = (
     "-fno-reorder-blocks-and-partition",
 )
 _CLANG = (
+    "-O1",
+    "-gdwarf-4",
     "-fsanitize-coverage=bb,no-prune,trace-pc",
     "-mllvm",
     "-tsan-distinguish-volatile",
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
     "-fno-vectorize",
     "-fno-slp-vectorize",
 )

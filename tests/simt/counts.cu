@@ -88,9 +88,9 @@ __global__ void turn_by_turn(const float *in, float *out) {
 __global__ void two_ways(const float *in, float *out) {
   float x;
   if (threadIdx.x < 8) {
-    x = in[threadIdx.x];  //! first_way
+    x = 2.0f * in[threadIdx.x];  //! first_way
   } else {
-    x = in[2 * threadIdx.x];  //! second_way
+    x = in[2 * threadIdx.x] + 1.0f;  //! second_way
   }
   out[threadIdx.x] = x;  //! together_again
 }

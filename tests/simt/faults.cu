@@ -38,7 +38,7 @@ __global__ void shared_past_the_end(float *out, int n) {
 
 __device__ int table[16];
 __global__ void module_variable(int *out) {
-  table[threadIdx.x] = threadIdx.x;  //! module_variable
+  table[threadIdx.x * 64] = threadIdx.x;  //! module_variable
   out[threadIdx.x] = 0;
 }
 

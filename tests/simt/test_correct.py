@@ -1,4 +1,4 @@
-"""Correct kernels of many kinds: their results are right, and the analysis finds nothing in them."""
+"""Correct kernels of many kinds: their results are right, and nothing is found in them."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,8 @@ def neighbours(x):
     return x + np.pad(x, 1)[:-2] + np.pad(x, 1)[2:]
 
 
-# Kernel, arguments, shape.
+# Kernel, arguments, shape. A line each: they are read side by side.
+# ruff: noqa: E501
 CASES = [
     ("add", (A, B, Out(A + B), n), {"grid": 9, "block": 128}),
     ("scale4", (A, Out(2 * A), n), {"grid": 2, "block": 128}),

@@ -1,4 +1,4 @@
-"""Sectors, bank conflicts, lanes and operations of small kernels, against numbers worked out by hand."""
+"""Sectors, bank conflicts, lanes and operations of small kernels, against hand counts."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 
 from colibri_lab import simt
 
-from .device import marked_line
+from .device import marked_line, splits_vectors
 
 FILE = "counts.cu"
 ONES = np.ones(4096, np.float32)
@@ -38,8 +38,21 @@ def row(seen, mark, operation):
 
 @pytest.mark.parametrize(
     ("stride", "offset", "sectors"),
-    [(1, 0, 4), (1, 1, 5), (1, 7, 5), (1, 8, 4), (2, 0, 8), (3, 0, 12), (4, 0, 16), (7, 0, 28)]
-    + [(8, 0, 32), (8, 3, 32), (16, 0, 32), (32, 0, 32), (0, 5, 1)],
+    [
+        (1, 0, 4),
+        (1, 1, 5),
+        (1, 7, 5),
+        (1, 8, 4),
+        (2, 0, 8),
+        (3, 0, 12),
+        (4, 0, 16),
+        (7, 0, 28),
+        (8, 0, 32),
+        (8, 3, 32),
+        (16, 0, 32),
+        (32, 0, 32),
+        (0, 5, 1),
+    ],
 )
 def test_strided(device, run, stride, offset, sectors):
     seen = run("strided", device.put(ONES), device.empty(128), np.int32(stride), np.int32(offset))
@@ -72,6 +85,7 @@ def test_scattered(device, run, at, sectors):
     assert row(seen, "scattered", "global load").sectors == expected
 
 
+@splits_vectors
 def test_wide_accesses_are_one_request(device, run):
     buffers = [device.put(np.ones(512, np.uint8)) for _ in range(4)]
     seen = run("wide", *buffers, device.empty(128))
@@ -108,6 +122,7 @@ def test_shared_stride(device, run, stride):
     assert load.wavefronts == math.gcd(stride, 32)
 
 
+@splits_vectors
 @pytest.mark.parametrize(
     ("stride", "passes4", "passes2"), [(0, 4, 2), (1, 4, 2), (2, 8, 4), (3, 4, 2)]
 )

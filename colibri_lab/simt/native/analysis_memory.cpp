@@ -153,7 +153,9 @@ static void refuse(Lane *lane, uint64_t address, uint32_t bytes, Kind kind, cons
                 std::to_string(address - block.shared_low[i]) + " of " +
                 std::to_string(block.shared_bytes[i]) + " bytes of shared memory");
   SimtAllocation found{};
-  if (simt_find_allocation(reinterpret_cast<void *>(address), &found) && found.is_freed)
+  bool in_image = address - run->image->base < run->image->bytes;
+  if (!in_image && simt_find_allocation(reinterpret_cast<void *>(address), &found) &&
+      found.is_freed)
     fault(lane, 700, pc, address,
           verb(kind, bytes) + " after free: offset " + std::to_string(address - found.base) +
               " of " + buffer_name(found));
