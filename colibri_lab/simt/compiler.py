@@ -17,6 +17,10 @@ from . import analysis_flags
 from .nvcc_arguments import Arguments, parse
 from .store import cache_folder, dependencies, digest, own_part, read, write
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .rewrite import Rewritten
+
 INCLUDE = Path(__file__).parent / "include"
 _CUDA_VERSION = ("13", "0", "88")
 _OPTIMISE = (
@@ -133,48 +137,57 @@ def _run(command: list[str]) -> str:
 # ---- compiling ----------------------------------------------------------------------------------
 
 
+def _compile_flags(compiler: str, args: Arguments, folder: str) -> list[str]:
+    flags = [*_OPTIMISE, *_native_flags(), f"-std=gnu++{args.std}", *args.compiler]
+    # Both folders are gone after the compile: lines are told by the file's own name.
+    flags += [f"-fdebug-prefix-map={Path.cwd()}=.", f"-fdebug-prefix-map={folder}=."]
+    flags += _CLANG_ONLY if is_clang(compiler) else _GCC_ONLY
+    if analysis_flags.chosen():
+        flags += analysis_flags.instrument_flags(is_clang(compiler))
+    return flags
+
+
 def build(compiler: str, args: Arguments, source: str, preprocessed: str) -> bytes:
     """The image of a preprocessed source."""
     import tempfile
 
     from .declarations import RewriteError
-    from .image import table
-    from .objects import ObjectFile, lay_out_shared
     from .rewrite import rewrite
 
     try:
         rewritten = rewrite(preprocessed)
     except RewriteError as error:
         raise CompileError(str(error)) from None
-    flags = [*_OPTIMISE, *_native_flags(), f"-std=gnu++{args.std}", *args.compiler]
-    flags.append(f"-fdebug-prefix-map={Path.cwd()}=.")  # PyCUDA's folder is gone after the compile
-    flags += _CLANG_ONLY if is_clang(compiler) else _GCC_ONLY
-    is_instrumented = bool(analysis_flags.chosen())
-    if is_instrumented:
-        flags += analysis_flags.instrument_flags(is_clang(compiler))
     with tempfile.TemporaryDirectory(prefix="colibri-simt-") as folder:
-        made = Path(folder) / "image.o"
         # Clang calls the code by this file's name, not the line marker's.
-        text = Path(folder) / Path(source).name
+        text, made = Path(folder) / Path(source).name, Path(folder) / "image.o"
         text.write_text(rewritten.source)
-        flags.append(f"-fdebug-prefix-map={folder}=.")
+        flags = _compile_flags(compiler, args, folder)
         _run([compiler, "-c", "-fPIC", "-x", "c++-cpp-output", *flags, str(text), "-o", str(made)])
-        obj = ObjectFile(made)
-        kernels = obj.kernels()
-        lay_out_shared(obj, kernels)
-        variables = obj.variables(rewritten.globals)
-        constants = {v.name for v in obj.variables(rewritten.constants)}
-        local = [name for k in kernels for name in k.local_names]
-        local += [v.name for v in variables if v.is_local]
-        if local:  # kernels made for a lambda, constants: the table could not name them
-            _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
-        assembly = Path(folder) / "table.s"
-        assembly.write_text(table(kernels, variables, constants, source, is_instrumented))
-        image = Path(folder) / "image.so"
-        # A kernel may be called conj or scale: its own name comes before the C library's.
-        link = ["-shared", "-Wl,-Bsymbolic", str(made), str(assembly), "-lm", "-o", str(image)]
-        _run([compiler, *link])
-        return image.read_bytes()
+        return _link(compiler, made, source, rewritten)
+
+
+def _link(compiler: str, made: Path, source: str, rewritten: Rewritten) -> bytes:
+    """Adds the table of what the object file holds."""
+    from .image import table
+    from .objects import ObjectFile, lay_out_shared
+
+    obj = ObjectFile(made)
+    kernels = obj.kernels()
+    lay_out_shared(obj, kernels)
+    variables = obj.variables(rewritten.globals)
+    constants = {v.name for v in obj.variables(rewritten.constants)}
+    local = [name for k in kernels for name in k.local_names]
+    local += [v.name for v in variables if v.is_local]
+    if local:  # kernels made for a lambda, constants: the table could not name them
+        _run(["objcopy", *(f"--globalize-symbol={name}" for name in local), str(made)])
+    assembly, image = made.with_name("table.s"), made.with_name("image.so")
+    is_instrumented = bool(analysis_flags.chosen())
+    assembly.write_text(table(kernels, variables, constants, source, is_instrumented))
+    # A kernel may be called conj or scale: its own name comes before the C library's.
+    link = ["-shared", "-Wl,-Bsymbolic", str(made), str(assembly), "-lm", "-o", str(image)]
+    _run([compiler, *link])
+    return image.read_bytes()
 
 
 # ---- the cache ----------------------------------------------------------------------------------

@@ -13,55 +13,66 @@ from .declarations import (
 )
 from .tokens import Tokens, locate
 
+_DROPPED = {"extern", "static", "__shared__", "__device__", "inline"}
+
 
 def rewrite_shared(tokens: Tokens, i: int, scope: str, counter: int) -> int:
-    """Turns the variables into references into the block's shared memory."""
+    """Rewrites the declaration that holds token i; returns the next number for names.
+
+    scope : str, `block`, `class` or `namespace`
+    """
     begin, end = start(tokens, i), statement_end(tokens, i)
-    place = i
     words, align = without_attributes(tokens, begin, end)
     is_extern = any(tokens.text[w] == "extern" for w in words)
-    dropped = {"extern", "static", "__shared__", "__device__", "inline"}
-    words = [w for w in words if not (tokens.kind[w] in ("word",) and tokens.text[w] in dropped)]
-    words = [w for w in words if tokens.kind[w] != "string"]
+    words = [w for w in words if tokens.text[w] not in _DROPPED and tokens.kind[w] != "string"]
     if any(tokens.text[w] == "=" for w in words):
-        raise RewriteError(
-            f"{locate(tokens, place)}: error: a __shared__ variable cannot be initialised"
-        )
+        raise _error(tokens, i, "a __shared__ variable cannot be initialised")
     parts = split_commas(tokens, words)
     head, first = split_declarator(tokens, parts[0])
     spec = " ".join(tokens.text[w] for w in head)
-    lines = [f"typedef {spec} simt_spec{counter};"]
-    renames = []
-    base = counter
+    base = f"simt_spec{counter}"
+    lines = [f"typedef {spec} {base};"]
     for declarator in [first, *parts[1:]]:
         before, name, after = around_name(tokens, declarator)
         if not name:
-            raise RewriteError(f"{locate(tokens, place)}: error: cannot read this __shared__ line")
+            raise _error(tokens, i, "cannot read this __shared__ declaration")
         kind = f"simt_type{counter}"
-        lines.append(f"typedef simt_spec{base} {before} {kind} {after};")
+        lines.append(f"typedef {base} {before} {kind} {after};")
         value = f"::simt::dynamic_shared<{kind}>()"
         if not is_extern:
-            least = f" > {align} ? alignof({kind}) : {align}" if align else ""
-            lines.append(
-                f"static __attribute__((used)) ::simt::Slot simt_slot{counter} = "
-                f"{{~0u, sizeof({kind}), alignof({kind}){least}}};"
-            )
+            lines.append(_slot(kind, counter, align))
             value = f"::simt::shared_variable<{kind}>(simt_slot{counter})"
-        if scope == "block" and "volatile" in spec.split() and after.count("[") == 1:
-            # An array of volatile elements keeps the lanes in step, as pointers to them do.
-            plain = f"std::remove_cv_t<std::remove_extent_t<{kind}>>"
-            lines.append(f"::simt::VolatilePointer<{plain}> {name}({value});")
-        elif scope == "block":
-            lines.append(f"{kind} &{name} = {value};")
+        if scope == "block":
+            is_volatile = "volatile" in spec.split() and after.count("[") == 1
+            lines.append(_local(kind, name, value, is_volatile))
         else:
             lines.append(f"static inline {kind} &simt_ref{counter}() {{ return {value}; }}")
-            renames.append((name, f"(simt_ref{counter}())"))
+            _rename(tokens, end + 1, name, f"(simt_ref{counter}())")
         counter += 1
     tokens.blank(begin, end)
     tokens.inserted[end] = " ".join(lines)
-    for name, ref in renames:
-        _rename(tokens, end + 1, name, ref)
     return counter
+
+
+def _error(tokens: Tokens, i: int, what: str) -> RewriteError:
+    return RewriteError(f"{locate(tokens, i)}: error: {what}")
+
+
+def _slot(kind: str, number: int, align: str) -> str:
+    """The record by which the image's layout gives the variable its place."""
+    least = f" > {align} ? alignof({kind}) : {align}" if align else ""
+    return (
+        f"static __attribute__((used)) ::simt::Slot simt_slot{number} = "
+        f"{{~0u, sizeof({kind}), alignof({kind}){least}}};"
+    )
+
+
+def _local(kind: str, name: str, value: str, is_volatile_array: bool) -> str:
+    if not is_volatile_array:
+        return f"{kind} &{name} = {value};"
+    # Its elements keep the lanes in step, as those behind pointers to volatile do.
+    plain = f"std::remove_cv_t<std::remove_extent_t<{kind}>>"
+    return f"::simt::VolatilePointer<{plain}> {name}({value});"
 
 
 def _rename(tokens: Tokens, begin: int, name: str, to: str) -> None:
