@@ -55,10 +55,19 @@ def _notebook(source: Path, parameters: dict[str, object]) -> Path | None:
     """The notebook that makes the report: itself, that of traces for a trace, none for a run."""
     if source.suffix == ".ipynb" or not source.is_file():
         return source if source.suffix == ".ipynb" else None
+    from ..cache import batches
     from ..traces import import_trace
     from .lab import notebooks
+    from .replaying import STREAM_FROM, is_long
 
-    import_trace(source)  # says what is wrong with it before a notebook is started
+    if is_long(source):
+        raise InputError(
+            "the trace is too long for a report",
+            path=source,
+            expected=f"under {STREAM_FROM:,} assignments",
+            hint="trace replay reads it in parts",
+        )
+    batches(import_trace(source))  # says what is wrong with it before a notebook is started
     parameters["trace_file"] = str(source.resolve())
     return notebooks() / TRACE_NOTEBOOK
 

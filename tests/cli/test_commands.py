@@ -440,6 +440,10 @@ def test_report_of_a_trace(capsys, folder, tmp_path):
     status, _, err = run(capsys, "report", recorded, "-p", "layer_ms=1.0", "-o", out)
     assert status == 0, err
     assert "provisional: the trace has 19 decode tokens, one request" in out.read_text()
+    (tmp_path / "x.txt").write_text("0 0 0 3:0.75 7:0.25\n")
+    status, _, err = run(capsys, "report", tmp_path / "x.txt")
+    assert status == 2
+    assert "how large experts are" in err
     (tmp_path / "x.txt").write_text("nothing of the kind")
     status, _, err = run(capsys, "report", tmp_path / "x.txt")
     assert status == 2
