@@ -115,7 +115,7 @@ def operations_in(disassembly: str) -> Iterator[Operation]:
 def _operations(path: str, image_number: int) -> tuple[Operation, ...]:
     """image_number : tells images apart that had the same path one after the other."""
     if not Path(path).exists():
-        raise RuntimeError(f"image {image_number} is no longer kept: 128 more were observed since")
+        raise RuntimeError(f"image {image_number} is no longer kept: 256 more were observed since")
     tool = shutil.which("objdump") or shutil.which("llvm-objdump")
     if not tool:
         raise RuntimeError("counting arithmetic needs objdump, of binutils or LLVM, on the PATH")

@@ -319,5 +319,6 @@ Image *image_number(uint32_t id);
 void resolve(Image &image, const std::vector<uint32_t> &places);
 // analysis_report.cpp
 void keep(Run &run);
+void resolve_results(Image &image);  // while its copy is still there
 
 }  // namespace analysis

@@ -12,7 +12,7 @@ namespace analysis {
 
 static std::mutex images_lock;
 static std::vector<std::unique_ptr<Image>> images;
-constexpr size_t kMostCopies = 128;
+constexpr size_t kMostCopies = 256;  // each keeps a file open
 
 namespace {
 struct Module {
@@ -60,6 +60,7 @@ static void copy(Image &image, const std::string &path) {
 
 static void drop_copy(Image &image) {
   if (image.file < 0) return;
+  resolve_results(image);
   close(image.file);
   image.file = -1;
   image.path = "an image that is no longer kept";

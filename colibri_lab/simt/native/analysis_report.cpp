@@ -156,6 +156,12 @@ static std::vector<uint32_t> places_of(const Result &one) {
   return places;
 }
 
+void resolve_results(Image &image) {
+  std::lock_guard hold(results_lock);
+  for (const Result &one : results)
+    if (one.image == &image) resolve(image, places_of(one));
+}
+
 static std::string as_json(const Result &one) {
   return "{\"kernel\":" + text_of(one.kernel) + ",\"image\":" + text_of(one.image->path) +
          ",\"image_number\":" + std::to_string(one.image->id) +
