@@ -75,3 +75,14 @@ __global__ void everything(float *out) {
   out[11] = level + fixed[1] + (where == nullptr);
 }
 }
+template <class T> __device__ T last_of(volatile T *v, int n) { return v[n - 1]; }
+extern "C" __global__ void volatiles(int *o, volatile float2 *pairs) {
+  volatile int *flags = o;
+  volatile float2 *local = pairs;
+  const volatile int *reads = flags + 1;
+  local[0].x = local[1].y + 1;
+  atomicAdd((int *)flags, 5);
+  if (flags && flags != nullptr && &flags[1] == flags + 1) *flags += 2;
+  for (volatile int *p = flags; p < flags + 2; p++) *p = *p + 1;
+  o[2] = last_of<int>(flags, 2) + reads[0];
+}

@@ -38,3 +38,10 @@ def test_kernels_and_variables(module):
 def test_sizes_of_shared_memory(module):
     assert module.kernels["bounded"].static_shared_bytes == 0
     assert module.kernels["everything"].static_shared_bytes <= 64 + 3 * 16 + 4 * 32 + 100
+
+
+def test_pointers_to_volatile(module):
+    out, pairs = np.array([1, 2, 0], np.int32), np.array([0, 0, 0, 4], np.float32)
+    module.run("volatiles", 1, 1, out, pairs)
+    np.testing.assert_array_equal(out, [9, 3, 6])
+    np.testing.assert_array_equal(pairs, [5, 0, 0, 4])

@@ -46,21 +46,27 @@ template <class T> struct VolatileReference {
   T operator++(int) const { T old = read(p); *this = (T)(old + 1); return old; }
 };
 
-template <class T> struct VolatilePointer {
+template <class T> struct SteppingPointer {
   volatile T *p;
-  VolatilePointer(volatile T *from) : p(from) {}
+  SteppingPointer(volatile T *from) : p(from) {}
   operator volatile T *() const { return p; }
+  explicit operator T *() const { return const_cast<T *>(p); }
+  volatile T *operator->() const { return p; }
   template <class I> VolatileReference<T> operator[](I i) const { return {p + i}; }
   VolatileReference<T> operator*() const { return {p}; }
-  VolatilePointer &operator++() { ++p; return *this; }
-  VolatilePointer operator++(int) { return VolatilePointer(p++); }
-  template <class I> VolatilePointer &operator+=(I n) { p += n; return *this; }
-  template <class I> VolatilePointer &operator-=(I n) { p -= n; return *this; }
+  SteppingPointer &operator++() { ++p; return *this; }
+  SteppingPointer operator++(int) { return SteppingPointer(p++); }
+  template <class I> SteppingPointer &operator+=(I n) { p += n; return *this; }
+  template <class I> SteppingPointer &operator-=(I n) { p -= n; return *this; }
 };
+// Plain structs are left alone: their members are accessed one by one.
+template <class T>
+using VolatilePointer =
+    std::conditional_t<std::is_aggregate<T>::value, volatile T *, SteppingPointer<T>>;
 template <class T, class I, class = std::enable_if_t<std::is_integral<I>::value>>
-SIMT_FN VolatilePointer<T> operator+(const VolatilePointer<T> &a, I n) { return {a.p + n}; }
+SIMT_FN SteppingPointer<T> operator+(const SteppingPointer<T> &a, I n) { return {a.p + n}; }
 template <class T, class I, class = std::enable_if_t<std::is_integral<I>::value>>
-SIMT_FN VolatilePointer<T> operator-(const VolatilePointer<T> &a, I n) { return {a.p - n}; }
+SIMT_FN SteppingPointer<T> operator-(const SteppingPointer<T> &a, I n) { return {a.p - n}; }
 
 }  // namespace simt
 
