@@ -125,8 +125,7 @@ SIMT_API void simt_analysis_end_block(void);
 enum SimtBarrierKind {
   SIMT_BLOCK_BARRIER = 0,  // __syncthreads and its kin
   SIMT_WARP_BARRIER = 1,   // __syncwarp: lanes of the mask meet, and memory is ordered
-  SIMT_WARP_EXCHANGE = 2,  // shuffles, votes: lanes of the mask meet, memory is not ordered
-  SIMT_GRID_BARRIER = 3    // cooperative groups' grid.sync()
+  SIMT_WARP_EXCHANGE = 2   // shuffles, votes: lanes of the mask meet, memory is not ordered
 };
 SIMT_API void simt_analysis_barrier(const void *pc, int kind, unsigned mask);
 // An atomic that a runtime function does for the image (what the image does itself with __atomic_*

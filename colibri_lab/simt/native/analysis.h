@@ -204,7 +204,7 @@ struct Conflict {
 
 struct Block {
   uint64_t number = 0;
-  uint32_t num_threads = 0, exited = 0, arrived = 0, first_epoch = 0, epoch = 0;
+  uint32_t num_threads = 0, exited = 0, arrived = 0, epoch = 0;
   uint32_t barrier_pc = 0, barrier_thread = 0;
   Worker *worker = nullptr;
   std::vector<Lane> lanes;
@@ -217,8 +217,6 @@ struct Block {
   std::vector<Conflict> conflicts;
   std::vector<Release> releases, acquires;
   std::vector<uint64_t> stream;  // sectors in order, for the L2 model
-  std::vector<uint32_t> grid_barriers;  // the epochs that they began
-  uint32_t grid_epoch(uint32_t of_epoch) const;
   bool in_shared(uint64_t address, uint32_t bytes, int *segment) const {
     for (int i = 0; i < 2; i++)
       if (address - shared_low[i] < shared_bytes[i] &&

@@ -9,7 +9,7 @@ namespace analysis {
 namespace {
 struct Side {  // one block's use of a word
   uint64_t block = 0;  // plus one
-  uint32_t pc = 0, thread = 0, epoch = 0, clock = 0, grid_epoch = 0;
+  uint32_t pc = 0, thread = 0, epoch = 0, clock = 0;
   Kind kind = READ;
   uint16_t value = 0;
 };
@@ -24,12 +24,6 @@ static std::map<uint64_t, std::unique_ptr<Block>> ended;
 static std::vector<std::unique_ptr<Block>> idle;
 static uint64_t next_block;
 static Shadow<Between> words;
-
-uint32_t Block::grid_epoch(uint32_t of_epoch) const {
-  uint32_t count = 0;
-  for (uint32_t began : grid_barriers) count += began <= of_epoch;
-  return count;
-}
 
 Finding as_finding(const Conflict &one) {
   Finding found{};
@@ -58,7 +52,7 @@ void settle_conflicts(Block &block) {
 // ---- between blocks ------------------------------------------------------------------------------------
 
 static void compare(const Side &before, const Side &now, uint64_t address) {
-  if (!before.block || before.block == now.block || before.grid_epoch != now.grid_epoch) return;
+  if (!before.block || before.block == now.block) return;
   if (is_strong(before.kind) && is_strong(now.kind)) return;
   Conflict one{};
   one.address = address;
@@ -82,18 +76,17 @@ static void compare(const Side &before, const Side &now, uint64_t address) {
 
 static void join(Between &word, const Block &block, const Cell &cell, uint64_t address) {
   if (cell.write_pc) {
-    uint32_t epoch = cell.write_epoch - block.first_epoch;
     Side now{block.number + 1, cell.write_pc, cell.write_thread, cell.write_epoch,
-             cell.write_clock, block.grid_epoch(epoch), cell.write_kind, cell.write_value};
+             cell.write_clock, cell.write_kind, cell.write_value};
     compare(word.writer, now, address);
     compare(word.reader, now, address);
     compare(word.reader2, now, address);
     if (!word.writer.block || is_strong(word.writer.kind)) word.writer = now;
   }
   if (cell.read_pc) {
-    uint32_t lane = uint32_t(__builtin_ctz(cell.read_mask)), epoch = cell.read_epoch - block.first_epoch;
+    uint32_t lane = uint32_t(__builtin_ctz(cell.read_mask));
     Side now{block.number + 1, cell.read_pc, cell.read_warp * kLanes + lane, cell.read_epoch,
-             cell.read_clock, block.grid_epoch(epoch), cell.read_kind, 0};
+             cell.read_clock, cell.read_kind, 0};
     compare(word.writer, now, address);
     if (!word.reader.block) {
       word.reader = now;
@@ -128,7 +121,6 @@ static void recycle(std::unique_ptr<Block> block) {
   block->words.clear();
   block->stream.clear();
   block->conflicts.clear();
-  block->grid_barriers.clear();
   if (!block->parts.empty())  // cells point into them
     for (std::vector<Cell> &cells : block->cells) std::fill(cells.begin(), cells.end(), Cell{});
   block->parts.clear();

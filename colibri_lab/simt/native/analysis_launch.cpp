@@ -42,7 +42,7 @@ static Block *start_block(Worker *on, SimtThread *self) {
   block.num_threads = run->num_threads;
   block.exited = block.arrived = 0;
   block.worker = on;
-  block.first_epoch = ++block.epoch;  // it only grows: what an earlier block left in cells is past
+  ++block.epoch;  // it only grows: what an earlier block left in cells is past
   block.lanes.assign(block.num_threads, Lane{});
   block.warps.resize((block.num_threads + kLanes - 1) / kLanes);
   for (uint32_t w = 0; w < block.warps.size(); w++) {
@@ -115,7 +115,7 @@ static void diverge(const Block &block, uint32_t pc, uint32_t pc2, uint32_t thre
   note_finding(block.worker->findings, one);
 }
 
-static void complete_barrier(Block &block, int kind) {
+static void complete_barrier(Block &block) {
   if (block.arrived && block.exited)
     diverge(block, block.barrier_pc, 0, block.barrier_thread, 0,
             std::to_string(block.exited) + " of " + std::to_string(block.num_threads) +
@@ -123,7 +123,6 @@ static void complete_barrier(Block &block, int kind) {
   if (block.arrived) keep_barrier(block, block.barrier_pc);
   block.arrived = 0;
   block.epoch++;
-  if (kind == SIMT_GRID_BARRIER) block.grid_barriers.push_back(block.epoch - block.first_epoch);
 }
 
 static void rest(Lane *lane, uint32_t &mask) {
@@ -135,7 +134,7 @@ static void rest(Lane *lane, uint32_t &mask) {
   }
 }
 
-static void arrive(Lane *lane, uint32_t pc, int kind) {
+static void arrive(Lane *lane, uint32_t pc) {
   Block &block = *lane->warp->block;
   if (block.arrived++ == 0) {
     block.barrier_pc = pc;
@@ -144,7 +143,7 @@ static void arrive(Lane *lane, uint32_t pc, int kind) {
     diverge(block, block.barrier_pc, pc, block.barrier_thread, lane->number, "");
   }
   rest(lane, lane->warp->waiting);
-  if (block.arrived + block.exited >= block.num_threads) complete_barrier(block, kind);
+  if (block.arrived + block.exited >= block.num_threads) complete_barrier(block);
 }
 
 static void check_mask(Lane *lane, uint32_t pc, uint32_t mask) {
@@ -254,8 +253,7 @@ SIMT_API void simt_analysis_barrier(const void *pc, int kind, unsigned mask) {
   if (!lane) return;
   if (lane->pending) settle(lane);
   uint64_t place = uint64_t(uint32_t(reinterpret_cast<uintptr_t>(pc) - lane->image_base));
-  if (kind == SIMT_BLOCK_BARRIER || kind == SIMT_GRID_BARRIER)
-    return arrive(lane, uint32_t(place), kind);
+  if (kind == SIMT_BLOCK_BARRIER) return arrive(lane, uint32_t(place));
   check_mask(lane, uint32_t(place), mask);
   record(lane, place << 16 | make_key(kind == SIMT_WARP_BARRIER ? WARP_BARRIER : EXCHANGE, 0),
          mask);
@@ -269,7 +267,7 @@ SIMT_API void simt_analysis_thread_exit() {
   block.exited++;
   rest(lane, lane->warp->exited);
   if (block.arrived && block.arrived + block.exited >= block.num_threads)
-    complete_barrier(block, SIMT_BLOCK_BARRIER);
+    complete_barrier(block);
 }
 
 SIMT_API unsigned simt_analysis_mode() { return mode.load(); }
