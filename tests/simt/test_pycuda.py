@@ -136,6 +136,14 @@ def test_a_copy_of_two_dimensions(cuda):
     assert (back[:, :5] == whole[1:5, 2:7]).all()
 
 
+def test_managed_memory_is_the_host_s_too(cuda, module, context):
+    array = cuda.managed_empty(4, np.float32, mem_flags=cuda.mem_attach_flags.GLOBAL)
+    array[:] = 1
+    module.get_function("shift")(array, block=(4, 1, 1))
+    context.synchronize()
+    assert (array == 3).all()
+
+
 def test_errors_are_pycuda_s_own(cuda, module, context):
     with pytest.raises(cuda.MemoryError, match="out of memory"):
         cuda.mem_alloc(1 << 50)

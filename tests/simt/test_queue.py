@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -267,3 +268,66 @@ def test_a_queue_has_an_end(queue):
     assert 0 < host[0] < 1500  # a GPU's queue is finite too: the oldest work had to run
     queue.synchronize()
     assert (host == 1500).all()
+
+
+class Ordered:
+    """Random work on buffers by several streams, with an event wherever another stream was last."""
+
+    def __init__(self, queue, rng):
+        self.queue, self.rng = queue, rng
+        self.streams = [None, queue.stream(), queue.stream(), queue.stream(NON_BLOCKING)]
+        self.values = rng.integers(1, 9, 4)
+        self.buffers = [queue.buffer(value) for value in self.values]
+        self.last = [0] * 4  # the stream that used a buffer last
+
+    def order(self, number, *buffers):
+        for buffer in buffers:
+            if self.last[buffer] != number:
+                event = self.queue.event()
+                self.queue.call("cuEventRecord", event, self.streams[self.last[buffer]])
+                self.queue.call("cuStreamWaitEvent", self.streams[number], event, 0)
+            self.last[buffer] = number
+
+    def step(self):
+        number, to, source = self.rng.integers(0, 4, 3)
+        stream = self.streams[number]
+        self.order(number, to, source)
+        if to == source:
+            self.queue.add(self.buffers[to], 3, stream)
+            self.values[to] += 3
+        else:
+            buffers = (self.buffers[to], self.buffers[source])
+            self.queue.launch("double_into", *buffers, np.int32(N), stream=stream)
+            self.values[to] += self.values[source]
+        self.values[to] %= 2**32
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ordered_work_comes_out_as_if_done_at_once(queue, seed):
+    simt.set_seed(seed)
+    work = Ordered(queue, np.random.default_rng(seed))
+    for _ in range(60):
+        work.step()
+    queue.synchronize()
+    assert [queue.read(buffer) % 2**32 for buffer in work.buffers] == work.values.tolist()
+
+
+def test_threads_have_contexts_of_their_own(queue, plain):
+    image = plain("driver.cu")
+    results = {}
+
+    def use(number):
+        device = type(queue.device)(queue.device.driver)
+        mine = Queue(device, image)
+        buffer = mine.buffer(number)
+        for _ in range(50):
+            mine.add(buffer, number)
+        results[number] = mine.read(buffer)
+        device.close()
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: 51 * number for number in range(1, 5)}

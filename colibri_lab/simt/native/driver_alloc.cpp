@@ -60,6 +60,7 @@ DRIVER_API cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned flags) {
   return in_context([&](Context &context) {
     if (flags < 1 || flags > 2) raise(CUDA_ERROR_INVALID_VALUE, "attach to global (1) or host (2)");
     *address = allocate_device(context, bytes);
+    wrote(reinterpret_cast<void *>(*address), bytes);  // the host writes there unseen
   });
 }
 
