@@ -86,3 +86,30 @@ extern "C" __global__ void volatiles(int *o, volatile float2 *pairs) {
   for (volatile int *p = flags; p < flags + 2; p++) *p = *p + 1;
   o[2] = last_of<int>(flags, 2) + reads[0];
 }
+template <class T> struct Number {
+  T v;
+  __device__ Number() {}
+  __device__ Number(T x) : v(x) {}
+  __device__ Number(const volatile Number &o) : v(o.v) {}
+  __device__ Number(const Number &o) : v(o.v) {}
+  __device__ void operator=(const Number &o) volatile { v = o.v; }
+  __device__ void operator=(const Number &o) { v = o.v; }
+};
+template <class T> __device__ Number<T> operator+(const Number<T> &a, const Number<T> &b) { return Number<T>(a.v + b.v); }
+template <class T> __device__ Number<T> operator+(const volatile Number<T> &a, const volatile Number<T> &b) { return Number<T>(a.v + b.v); }
+extern "C" __global__ void sum_numbers(const float *in, float *out) {
+  __shared__ float room[64];
+  Number<float> *all = (Number<float> *)room;
+  all[threadIdx.x] = Number<float>(in[threadIdx.x]);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    volatile Number<float> *s = all;
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 32];
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 16];
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 8];
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 4];
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 2];
+    s[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 1];
+  }
+  if (threadIdx.x == 0) out[0] = all[0].v;
+}

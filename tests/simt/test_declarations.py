@@ -45,3 +45,9 @@ def test_pointers_to_volatile(module):
     module.run("volatiles", 1, 1, out, pairs)
     np.testing.assert_array_equal(out, [9, 3, 6])
     np.testing.assert_array_equal(pairs, [5, 0, 0, 4])
+
+
+def test_lanes_in_step_with_a_class_of_their_own_operators(module):
+    x, out = np.arange(64, dtype=np.float32), np.zeros(1, np.float32)
+    module.run("sum_numbers", 1, 64, x, out)
+    assert out[0] == x.sum()

@@ -9,22 +9,16 @@ namespace simt {
 
 template <class T> struct VolatileReference {
   volatile T *p;
+  // The call is opaque, so what is copied plainly after it is loaded then, too.
   SIMT_FN T read(volatile T *from) {
     simt_lockstep();
-    if constexpr (std::is_trivially_copyable<T>::value && !std::is_scalar<T>::value) {
-      T value;
-      __builtin_memcpy(&value, const_cast<T *>(from), sizeof value);
-      return value;
-    } else {
-      return *from;
-    }
+    if constexpr (std::is_scalar<T>::value) return *from;
+    else return *const_cast<T *>(from);
   }
   SIMT_FN void write(volatile T *to, T value) {
     simt_lockstep();
-    if constexpr (std::is_trivially_copyable<T>::value && !std::is_scalar<T>::value)
-      __builtin_memcpy(const_cast<T *>(to), &value, sizeof value);
-    else
-      *to = value;
+    if constexpr (std::is_scalar<T>::value) *to = value;
+    else *const_cast<T *>(to) = value;
   }
   operator T() const { return read(p); }
   T operator=(T value) const { write(p, value); return value; }
@@ -45,6 +39,29 @@ template <class T> struct VolatileReference {
   T operator++() const { return *this = (T)(read(p) + 1); }
   T operator++(int) const { T old = read(p); *this = (T)(old + 1); return old; }
 };
+
+// Types with operators of their own (complex numbers) do not see through the conversion.
+#define SIMT_BINARY(op)                                                                       \
+  template <class T, class U>                                                                 \
+  SIMT_FN auto operator op(const VolatileReference<T> &a, const VolatileReference<U> &b) {    \
+    T left = a;                                                                               \
+    return left op (U)b;                                                                      \
+  }                                                                                           \
+  template <class T, class U>                                                                 \
+  SIMT_FN auto operator op(const VolatileReference<T> &a, const U &b) { return (T)a op b; }   \
+  template <class T, class U>                                                                 \
+  SIMT_FN auto operator op(const U &a, const VolatileReference<T> &b) { return a op (T)b; }
+SIMT_BINARY(+)
+SIMT_BINARY(-)
+SIMT_BINARY(*)
+SIMT_BINARY(/)
+SIMT_BINARY(==)
+SIMT_BINARY(!=)
+SIMT_BINARY(<)
+SIMT_BINARY(>)
+SIMT_BINARY(<=)
+SIMT_BINARY(>=)
+#undef SIMT_BINARY
 
 template <class T> struct SteppingPointer {
   volatile T *p;
