@@ -2,6 +2,7 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cub/cub.cuh>
+#include <cuda/atomic>
 #include <cuda/functional>
 #include <cuComplex.h>
 #include <cuda_pipeline.h>
@@ -48,4 +49,12 @@ __global__ void complex(const cuFloatComplex *a, const cuFloatComplex *b, cuFloa
   int t = threadIdx.x;
   out[t] = cuCaddf(cuCmulf(a[t], b[t]), cuConjf(cuCdivf(a[t], b[t])));
 }
+}
+extern "C" __global__ void references(int *count, float *sum, int *turn) {
+  cuda::atomic_ref<int, cuda::thread_scope_device> counter(*count), next(*turn);
+  cuda::atomic_ref<float, cuda::thread_scope_device> total(*sum);
+  int mine = counter.fetch_add(1, cuda::memory_order_relaxed);
+  total.fetch_add(0.5f);
+  while (next.load(cuda::memory_order_acquire) != mine) {}
+  next.store(mine + 1, cuda::memory_order_release);
 }

@@ -41,3 +41,10 @@ def test_complex_numbers(module):
     out = np.zeros(32, np.complex64)
     module.run("complex", 1, 32, a.astype(np.complex64), b.astype(np.complex64), out)
     np.testing.assert_allclose(out, a * b + np.conj(a / b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_atomic_references(module, workers):
+    count, total, turn = np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(1, np.int32)
+    module.run("references", 6, 32, count, total, turn, workers=workers)
+    assert (count[0], total[0], turn[0]) == (192, 96, 192)

@@ -193,3 +193,9 @@ def test_blocks_that_wait_for_later_ones(module):
     count, out = np.zeros(1, np.int32), np.zeros((5, 64), np.int32)
     module.run("meet_all_blocks", 5, 64, count, out, workers=1)
     np.testing.assert_array_equal(out, 5)
+
+
+@pytest.mark.parametrize("block", [(1025,), (32, 33), (0,)])
+def test_blocks_of_impossible_size(module, block):
+    fault = _fault(module, "square", 1, block, np.zeros(2000, np.float32))
+    assert fault.code == 1

@@ -235,6 +235,14 @@ void simt_cancel(void) {
 }
 
 int simt_run_grid(const SimtLaunch *launch, SimtFault *fault) {
+  const uint32_t *n = launch->block;
+  uint64_t threads = (uint64_t)n[0] * n[1] * n[2];
+  if (!threads || threads > kMaxThreads) {
+    if (fault) *fault = {};
+    if (fault) fault->code = 1;
+    if (fault) strcpy(fault->message, "a block has 1 to 1024 threads");
+    return 1;  // CUDA_ERROR_INVALID_VALUE
+  }
   Pool *p = get_pool();
   std::lock_guard<std::mutex> one_at_a_time(p->one_grid);
   Grid grid = {};
