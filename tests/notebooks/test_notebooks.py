@@ -22,9 +22,11 @@ PARAMETERS = {
     "04_expert_cache": {"num_tokens": 40},
     "04r_expert_cache_report": {"num_tokens": 40},
     "05_cuda_without_a_gpu": {"size": 64},
+    "06_kernels": {"num_tokens": 20},
+    "06b_streams": {"num_tokens": 8},
 }
 WRITES = {"02_sweep": "out", "03_bring_your_own_model": "folder"}
-NEEDS = {"05_cuda_without_a_gpu": "pycuda"}
+NEEDS = dict.fromkeys(("05_cuda_without_a_gpu", "06_kernels", "06b_streams"), "pycuda")
 NAMES = (
     "00_start_here",
     "01_inside_a_moe_layer",
@@ -33,6 +35,8 @@ NAMES = (
     "04_expert_cache",
     "04r_expert_cache_report",
     "05_cuda_without_a_gpu",
+    "06_kernels",
+    "06b_streams",
 )
 
 
