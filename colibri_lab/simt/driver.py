@@ -14,8 +14,13 @@ from .gpus import Gpu, l2_of
 
 GPU_VARIABLE = "COLIBRI_SIMT_GPU"
 SEED_VARIABLE = "COLIBRI_SIMT_SEED"
-# What NVIDIA's kernel driver shows: Linux, WSL, Jetson.
-_DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl")
+# What NVIDIA's own driver shows: Linux, WSL, Jetson.
+_DRIVER_SIGNS = (
+    "/proc/driver/nvidia/version",
+    "/dev/nvidiactl",
+    "/usr/lib/wsl/lib/libcuda.so.1",
+    "/dev/nvhost-ctrl",
+)
 _enabled: dict[str, Gpu] = {}  # "gpu": the one that the loaded library takes after
 
 
@@ -46,7 +51,7 @@ class Fault:
 
 
 def has_real_driver() -> bool:
-    """Whether this machine has NVIDIA's own kernel driver."""
+    """Whether this machine has NVIDIA's own driver."""
     return any(Path(sign).exists() for sign in _DRIVER_SIGNS)
 
 

@@ -138,7 +138,8 @@ int in_context(Body body) {
   });
 }
 
-// A handle that is none of this kind's live ones is refused, not followed.
+// A handle that is none of this kind's live ones is refused, not followed. All such tables are
+// allocated and never freed: calls may come while a process ends.
 template <class T>
 class Handles {
  public:

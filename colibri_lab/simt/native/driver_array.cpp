@@ -8,12 +8,12 @@
 namespace driver {
 namespace {
 
-Handles<Array> live_arrays;
+auto &live_arrays = *new Handles<Array>;
 struct Owned {
   Context *context;
   std::unique_ptr<Array> array;
 };
-std::list<Owned> arrays;
+auto &arrays = *new std::list<Owned>;
 
 size_t format_bytes(int format) {
   switch (format) {

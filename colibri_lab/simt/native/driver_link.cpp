@@ -16,8 +16,8 @@ struct Linker {
 
 namespace {
 
-Handles<Linker> live_linkers;
-std::map<Linker *, std::unique_ptr<Linker>> linkers;
+auto &live_linkers = *new Handles<Linker>;
+auto &linkers = *new std::map<Linker *, std::unique_ptr<Linker>>;
 
 constexpr char kTextHead[] = "//simt-image\n";
 

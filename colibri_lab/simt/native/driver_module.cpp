@@ -21,8 +21,8 @@ struct Module {
 namespace {
 
 constexpr int kGpuMachine = 190;  // e_machine of a cubin
-Handles<Module> live_modules;
-Handles<Function> live_functions;
+auto &live_modules = *new Handles<Module>;
+auto &live_functions = *new Handles<Function>;
 
 // The length of an image that came as a mere pointer: its section headers stand last.
 size_t image_bytes(const void *image) {

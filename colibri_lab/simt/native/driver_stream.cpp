@@ -14,9 +14,9 @@ struct Event {
 
 namespace {
 
-Handles<Stream> live_streams;
-Handles<Event> live_events;
-std::map<Event *, std::unique_ptr<Event>> events;
+auto &live_streams = *new Handles<Stream>;
+auto &live_events = *new Handles<Event>;
+auto &events = *new std::map<Event *, std::unique_ptr<Event>>;
 
 Event &event_of(Event *handle) { return live_events.check(handle, "event"); }
 
