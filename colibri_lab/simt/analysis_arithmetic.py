@@ -102,11 +102,10 @@ def operations_in(disassembly: str) -> Iterator[Operation]:
             if block and _FUNCTION.match(call.group(1)):
                 yield Operation(block, address, functions=1)
             continue
-        name, _, operands = rest.partition(" ")
-        operands = operands.strip()
+        name, operands = (*rest.split(None, 1), "")[:2]
         single, double = _x86(name, operands)
         if not (single or double):
-            single, double = _arm(name.strip(), operands)
+            single, double = _arm(name, operands)
         if block and (single or double):
             yield Operation(block, address, single, double)
 
