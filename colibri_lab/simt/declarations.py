@@ -106,23 +106,27 @@ def split_commas(tokens: Tokens, words: list[int]) -> list[list[int]]:
 def split_declarator(tokens: Tokens, words: list[int]) -> tuple[list[int], list[int]]:
     """A declaration's type, and its first declarator: pointers, name, dimensions."""
     at = len(words)
-    while at > 0 and tokens.text[words[at - 1]] == "]":
-        depth = 0
-        while at > 0:
-            at -= 1
-            depth += (tokens.text[words[at]] == "]") - (tokens.text[words[at]] == "[")
-            if depth == 0:
-                break
-    if at > 0 and tokens.text[words[at - 1]] == ")":  # (*name)[n]
-        while at > 0 and tokens.text[words[at]] != "(":
-            at -= 1
-    else:
+    while at > 0 and tokens.text[words[at - 1]] in ("]", ")"):  # name[n], (*name)[n], (*name)(int)
+        at = _opening(tokens, words, at - 1)
+    if at == len(words) or tokens.text[words[at]] == "[":
         at -= 1
+    pointer = [tokens.text[w] for w in words[:at]]
     while at > 0 and tokens.text[words[at - 1]] in ("*", "&", "const", "volatile", "__restrict__"):
-        if "*" not in [tokens.text[w] for w in words[:at]]:
+        if "*" not in pointer[:at]:
             break
         at -= 1
     return words[:at], words[at:]
+
+
+def _opening(tokens: Tokens, words: list[int], at: int) -> int:
+    """The bracket that opens what closes at words[at]."""
+    depth = 0
+    while at >= 0:
+        depth += (tokens.text[words[at]] in ("]", ")")) - (tokens.text[words[at]] in ("[", "("))
+        if depth == 0:
+            return at
+        at -= 1
+    return 0
 
 
 def around_name(tokens: Tokens, words: list[int]) -> tuple[str, str, str]:

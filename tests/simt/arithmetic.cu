@@ -99,3 +99,8 @@ __global__ void vectors(const float4 *in, float4 *out, uchar4 *bytes) {
   bytes[threadIdx.x] = make_uchar4((unsigned char)v.x, 1, 2, 255);
 }
 }
+extern "C" __global__ void rounded_doubles(const double *a, const double *b, double *out) {
+  double x = a[threadIdx.x], y = b[threadIdx.x], *o = out + threadIdx.x * 8;
+  o[0] = __dadd_ru(x, y); o[1] = __dadd_rd(x, y); o[2] = __dmul_ru(x, y); o[3] = __dmul_rz(x, y);
+  o[4] = __ddiv_rd(x, y); o[5] = __ddiv_ru(x, y); o[6] = __dsqrt_ru(fabs(x)); o[7] = __dsqrt_rd(fabs(x));
+}

@@ -113,3 +113,5 @@ extern "C" __global__ void sum_numbers(const float *in, float *out) {
   }
   if (threadIdx.x == 0) out[0] = all[0].v;
 }
+__device__ int (*chosen)(int) = thrice, (*others[2])(int) = {twice, thrice};
+extern "C" __global__ void by_pointer(int *o) { o[0] = chosen(5) + others[0](7); }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -190,3 +192,29 @@ def test_vector_types(module):
     module.run("vectors", 1, 32, v, out, data)
     np.testing.assert_array_equal(out, v[:, ::-1])
     np.testing.assert_array_equal(data, [[x, 1, 2, 255] for x in v[:, 0].astype(np.uint8)])
+
+
+def _is_rounded(got, exact, upwards):
+    """Whether a double is the nearest to a rational number that lies on one side of it."""
+    beyond = np.nextafter(got, -np.inf if upwards else np.inf)
+    if upwards:
+        return Fraction(beyond) < exact <= Fraction(got)
+    return Fraction(got) <= exact < Fraction(beyond)
+
+
+def test_rounding_directions_of_doubles(module):
+    rng = np.random.default_rng(7)
+    a, b = rng.standard_normal((2, 64)) * [[1], [1e-3]]
+    out = np.zeros((64, 8))
+    module.run("rounded_doubles", 1, 64, a, b, out)
+    for x, y, o in zip(map(Fraction, a), map(Fraction, b), out.tolist(), strict=True):
+        assert _is_rounded(o[0], x + y, True)
+        assert _is_rounded(o[1], x + y, False)
+        assert _is_rounded(o[2], x * y, True)
+        assert _is_rounded(o[3], x * y, x * y < 0)
+        assert _is_rounded(o[4], x / y, False)
+        assert _is_rounded(o[5], x / y, True)
+        below = np.nextafter(o[6], 0)
+        assert Fraction(below) ** 2 < abs(x) <= Fraction(o[6]) ** 2
+        above = np.nextafter(o[7], np.inf)
+        assert Fraction(o[7]) ** 2 <= abs(x) < Fraction(above) ** 2

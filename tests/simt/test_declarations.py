@@ -31,7 +31,9 @@ def test_kernels_and_variables(module):
     assert out[0] == 48
     constants = {n for n, v in module.globals.items() if v.is_constant}
     assert constants == {"config", "one", "several", "bytes"}
-    assert set(module.globals) == constants | {"table", "where", "level", "fixed"}
+    assert set(module.globals) == constants | {
+        "table", "where", "level", "fixed", "chosen", "others",
+    }  # fmt: skip
     np.testing.assert_array_equal(module.variable("several", np.int32), [1, 2, 3])
 
 
@@ -51,3 +53,9 @@ def test_lanes_in_step_with_a_class_of_their_own_operators(module):
     x, out = np.arange(64, dtype=np.float32), np.zeros(1, np.float32)
     module.run("sum_numbers", 1, 64, x, out)
     assert out[0] == x.sum()
+
+
+def test_pointers_to_functions(module):
+    out = np.zeros(1, np.int32)
+    module.run("by_pointer", 1, 1, out)
+    assert out[0] == 29

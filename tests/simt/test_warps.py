@@ -125,3 +125,10 @@ def test_special_registers_by_inline_ptx(module):
     module.run("registers", 1, 64, out)
     lane = np.arange(64) % 32
     np.testing.assert_array_equal(out, np.stack([lane, 2**lane - 1], 1))
+
+
+def test_groups_of_any_kind(module):
+    v = np.random.default_rng(8).integers(0, 100, 64).astype(np.int32)
+    out = np.zeros(5, np.int32)
+    module.run("any_group", 1, 64, v, out)
+    np.testing.assert_array_equal(out, [*v.reshape(4, 16).sum(1), v.sum()])

@@ -120,3 +120,22 @@ extern "C" __global__ void registers(unsigned *out) {
   out[threadIdx.x * 2] = lane;
   out[threadIdx.x * 2 + 1] = below;
 }
+__device__ int sum_of(cg::thread_group g, int *room, int v) {
+  int rank = g.thread_rank();
+  for (int i = g.size() / 2; i > 0; i /= 2) {
+    room[rank] = v;
+    g.sync();
+    if (rank < i) v += room[rank + i];
+    g.sync();
+  }
+  return v;
+}
+extern "C" __global__ void any_group(const int *in, int *out) {
+  __shared__ int room[64];
+  cg::thread_block block = cg::this_thread_block();
+  int t = block.thread_rank(), all = sum_of(block, room, in[t]);
+  cg::thread_group tile = cg::tiled_partition(block, 16);
+  int part = sum_of(tile, room + t / 16 * 16, in[t]);
+  if (t == 0) out[4] = all;
+  if (t % 16 == 0) out[t / 16] = part;
+}

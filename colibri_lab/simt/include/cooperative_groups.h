@@ -157,6 +157,31 @@ template <class Group> SIMT_FN coalesced_group binary_partition(const Group &g, 
   return coalesced_group(__match_any_sync(g.lanes(), (int)p));
 }
 
+// Any of the above, by what it can do.
+class thread_group {
+ public:
+  thread_group(const thread_block &) : mask(0) {}
+  thread_group(const coalesced_group &g) : mask(g.lanes()) {}
+  template <unsigned n, class P> thread_group(const thread_block_tile<n, P> &g) : mask(g.lanes()) {}
+  void sync() const {
+    if (mask) __syncwarp(mask);
+    else __syncthreads();
+  }
+  unsigned size() const { return mask ? (unsigned)__builtin_popcount(mask) : thread_block::size(); }
+  unsigned num_threads() const { return size(); }
+  unsigned thread_rank() const {
+    return mask ? details::below(mask) : thread_block::thread_rank();
+  }
+
+ private:
+  unsigned mask;  // of lanes; 0: the whole block
+};
+SIMT_FN thread_group tiled_partition(const thread_group &g, unsigned n) {
+  unsigned first = g.thread_rank() & ~(n - 1u), all = n >= 32 ? 0xffffffffu : (1u << n) - 1;
+  unsigned lane = simt::lane() - (g.thread_rank() - first);
+  return thread_group(coalesced_group(all << (lane & 31)));
+}
+
 template <class Group> SIMT_FN void sync(const Group &g) { g.sync(); }
 SIMT_FN void sync(const thread_block &g) { g.sync(); }
 SIMT_FN void sync(grid_group g) { g.sync(); }

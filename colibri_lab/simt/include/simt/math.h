@@ -214,6 +214,43 @@ SIMT_ROUNDED(_rz, 2)
 SIMT_ROUNDED(_ru, 1)
 SIMT_ROUNDED(_rd, -1)
 #undef SIMT_ROUNDED
+// In double, what rounding to nearest left over is computed exactly; its sign says where to step.
+namespace simt {
+SIMT_FN double step(double near, double left_over, int direction) {
+  bool go_up = left_over > 0 && (direction == 1 || (direction == 2 && near < 0));
+  bool go_down = left_over < 0 && (direction == -1 || (direction == 2 && near > 0));
+  return go_up     ? __builtin_nextafter(near, __builtin_inf())
+         : go_down ? __builtin_nextafter(near, -__builtin_inf())
+                   : near;
+}
+SIMT_FN double add_rounded(double a, double b, int direction) {
+  double sum = opaque(a + b), part = opaque(sum - a);
+  return step(sum, opaque(a - opaque(sum - part)) + opaque(b - part), direction);
+}
+SIMT_FN double multiply_rounded(double a, double b, int direction) {
+  double product = opaque(a * b);
+  return step(product, __builtin_fma(a, b, -product), direction);
+}
+SIMT_FN double divide_rounded(double a, double b, int direction) {
+  double quotient = a / b, rest = __builtin_fma(-quotient, b, a);
+  return step(quotient, b < 0 ? -rest : rest, direction);
+}
+SIMT_FN double root_rounded(double a, int direction) {
+  double root = __builtin_sqrt(a);
+  return step(root, __builtin_fma(-root, root, a), direction);
+}
+}  // namespace simt
+#define SIMT_ROUNDED(sfx, direction)                                                              \
+  SIMT_FN double __dadd##sfx(double a, double b) { return simt::add_rounded(a, b, direction); }   \
+  SIMT_FN double __dsub##sfx(double a, double b) { return simt::add_rounded(a, -b, direction); }  \
+  SIMT_FN double __dmul##sfx(double a, double b) { return simt::multiply_rounded(a, b, direction); } \
+  SIMT_FN double __ddiv##sfx(double a, double b) { return simt::divide_rounded(a, b, direction); }\
+  SIMT_FN double __drcp##sfx(double a) { return simt::divide_rounded(1, a, direction); }          \
+  SIMT_FN double __dsqrt##sfx(double a) { return simt::root_rounded(a, direction); }
+SIMT_ROUNDED(_rz, 2)
+SIMT_ROUNDED(_ru, 1)
+SIMT_ROUNDED(_rd, -1)
+#undef SIMT_ROUNDED
 SIMT_FN float __fadd_rn(float a, float b) { return simt::opaque(a + b); }
 SIMT_FN float __fsub_rn(float a, float b) { return simt::opaque(a - b); }
 SIMT_FN float __fmul_rn(float a, float b) { return simt::opaque(a * b); }
