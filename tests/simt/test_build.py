@@ -222,11 +222,13 @@ def test_a_wheel_that_is_there_is_not_built_again(tmp_path, monkeypatch, capsys)
 
 def test_a_build_that_fails_says_what_failed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(pycuda_build, "_TOOLS", ("no/such/requirement",))
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no venv here >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(pycuda_build.sys, "executable", str(broken))
     assert pycuda_build.main(["--wheel"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("PyCUDA was not built: `")
-    assert "no/such/requirement" in err
+    assert err == f"PyCUDA was not built: `{broken} -m venv tools …` failed:\nno venv here\n"
 
 
 def test_curandom_is_mended_where_curand_is_absent(tmp_path):
