@@ -132,3 +132,10 @@ def test_groups_of_any_kind(module):
     out = np.zeros(5, np.int32)
     module.run("any_group", 1, 64, v, out)
     np.testing.assert_array_equal(out, [*v.reshape(4, 16).sum(1), v.sum()])
+
+
+def test_tiles_move_whole_structs(module):
+    v = np.random.default_rng(9).standard_normal((32, 4))
+    out = np.zeros((32, 4))
+    module.run("wide_shuffle", 1, 32, v, out)
+    np.testing.assert_array_equal(out, v[np.arange(32) ^ 5])

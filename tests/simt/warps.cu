@@ -139,3 +139,7 @@ extern "C" __global__ void any_group(const int *in, int *out) {
   if (t == 0) out[4] = all;
   if (t % 16 == 0) out[t / 16] = part;
 }
+extern "C" __global__ void wide_shuffle(const double4 *in, double4 *out) {
+  auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+  out[threadIdx.x] = tile.shfl_xor(in[threadIdx.x], 5);
+}

@@ -6,7 +6,16 @@
 #include "../vector_types.h"
 
 extern "C++" {
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorNotSupported = 801 };
+enum cudaError_t {
+  cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600, cudaErrorAssert = 710, cudaErrorNotSupported = 801
+};
+enum {
+  cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0,
+  cudaEventDisableTiming = 2, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1,
+  cudaHostAllocMapped = 2
+};
+enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize };
 typedef cudaError_t cudaError;
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
@@ -19,7 +28,11 @@ enum cudaFuncAttribute {
 enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrClockRate = 13,
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeMode = 20,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1 };
@@ -79,6 +92,15 @@ SIMT_HOST_ONLY(cudaFuncGetAttributes)
 SIMT_HOST_ONLY(cudaMemGetInfo)
 SIMT_HOST_ONLY(cudaEventCreateWithFlags)
 SIMT_HOST_ONLY(cudaEventQuery)
+SIMT_HOST_ONLY(cudaOccupancyMaxPotentialBlockSize)
+SIMT_HOST_ONLY(cudaHostGetDevicePointer)
+SIMT_HOST_ONLY(cudaDeviceCanAccessPeer)
+SIMT_HOST_ONLY(cudaDeviceGetStreamPriorityRange)
+SIMT_HOST_ONLY(cudaStreamCreateWithPriority)
+SIMT_HOST_ONLY(cudaStreamQuery)
+SIMT_HOST_ONLY(cudaDeviceSetLimit)
+SIMT_HOST_ONLY(cudaHostUnregister)
+SIMT_HOST_ONLY(cudaGetSymbolAddress)
 #undef SIMT_HOST_ONLY
 inline const char *cudaGetErrorString(cudaError_t) { return "host code does not run here"; }
 inline const char *cudaGetErrorName(cudaError_t) { return "cudaErrorNotSupported"; }

@@ -55,15 +55,36 @@ SIMT_COMBINE void exchange(void *const *slots, uint32_t lanes, uint32_t) {
     mine->result = lanes >> from & 1 ? ((Exchange *)slots[from])->value : mine->value;
   });
 }
+// Structs of any size, as cooperative groups move them.
+template <class T> struct WideExchange {
+  T value, result;
+  uint32_t source;
+};
+template <class T> SIMT_COMBINE void exchange_wide(void *const *slots, uint32_t lanes, uint32_t) {
+  each_lane(lanes, [=](uint32_t lane) {
+    auto *mine = (WideExchange<T> *)slots[lane];
+    uint32_t from = lanes >> mine->source & 1 ? mine->source : lane;
+    memcpy(&mine->result, &((WideExchange<T> *)slots[from])->value, sizeof(T));
+  });
+}
+template <class T>
+SIMT_FN T shuffle_wide(uint32_t mask, const T &value, uint32_t source, const char *what) {
+  WideExchange<T> e;
+  memcpy(&e.value, &value, sizeof value);
+  e.source = source;
+  simt_warp_meet(mask, &e, exchange_wide<T>, what, SIMT_WARP_EXCHANGE);
+  return e.result;
+}
+
 // By reference: all but one lane may bring a variable that was never set.
 template <class T>
 SIMT_FN T shuffle(uint32_t mask, const T &value, uint32_t source, const char *what) {
-  static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
+  if constexpr (sizeof(T) > 8) return shuffle_wide(mask, value, source, what);
   Exchange e = {0, 0, source};
-  memcpy(&e.value, &value, sizeof value);
+  memcpy(&e.value, &value, sizeof value < 8 ? sizeof value : 8);
   simt_warp_meet(mask, &e, exchange, what, SIMT_WARP_EXCHANGE);
   T result;
-  memcpy(&result, &e.result, sizeof result);
+  memcpy(&result, &e.result, sizeof result < 8 ? sizeof result : 8);
   return result;
 }
 
