@@ -429,6 +429,21 @@ __global__ void halves_of_a_warp(const float *a, float *out) {
   }
 }
 
+// One meeting of the warp, that its halves come to at different lines.
+__global__ void meet_from_two_sides(const float *a, float *out) {
+  __shared__ float s[32];
+  int t = threadIdx.x;
+  if (t < 16) {
+    s[t] = a[t];
+    __syncwarp();
+    out[t] = s[t + 16];
+  } else {
+    s[t] = a[t] + 1.0f;
+    __syncwarp();
+    out[t] = s[t - 16];
+  }
+}
+
 __global__ void sum_of_structs(const float3 *a, float *out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = a[i].x + a[i].y + a[i].z;

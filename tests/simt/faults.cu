@@ -147,6 +147,12 @@ __global__ void sum_between_blocks(const float *in, float *sum) {
   if (threadIdx.x == 0) *sum += in[blockIdx.x];  //! sum_between_blocks
 }
 
+__global__ void written_by_a_later_block(float *x, float *out) {
+  if (threadIdx.x > 0) return;
+  if (blockIdx.x == 0) out[0] = x[0];
+  if (blockIdx.x == 1) x[0] = 2.0f;  //! written_by_a_later_block
+}
+
 __global__ void stencil_in_place(float *x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   float left = i > 0 ? x[i - 1] : 0.0f;

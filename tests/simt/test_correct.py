@@ -87,6 +87,7 @@ CASES = [
     ("vote_count", (A[:128], Out((A[:128] > 0).sum() + 1000 * (A[:128] > 2).any(), np.zeros(1, np.int32))), {"block": 128}),
     ("tile_group", (A[:128], Out(8 * A[:128].reshape(16, 8).sum(1))), {"block": 128}),
     ("halves_of_a_warp", (A[:32], Out(np.r_[A[15::-1], 2 * A[31:15:-1]])), {}),
+    ("meet_from_two_sides", (A[:32], Out(np.r_[A[16:32] + 1, A[:16]])), {}),
     ("sum_of_structs", (A[:384], Out(A[:384].reshape(128, 3).sum(1)), np.int32(128)), {"grid": 2, "block": 64}),
 ]  # fmt: skip
 

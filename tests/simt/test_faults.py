@@ -149,6 +149,7 @@ RACES = [
         {"block": 128},
     ),
     ("sum_between_blocks", 2, lambda d: (d.put(ONES), zeros(d)), {"grid": 8}),
+    ("written_by_a_later_block", 2, in_out, {"grid": 2}),
     ("stencil_in_place", 2, lambda d: (d.put(ONES), np.int32(N)), {"grid": 4}),
     ("reads_what_others_count", 2, lambda d: (zeros(d), *out(d)), {"grid": 4}),
     ("last_block_without_fence", 2, lambda d: (*in_out(d), *out(d)), {"grid": 8}),
