@@ -12,6 +12,8 @@ from ..errors import DeviceUnavailable, InputError, WorkFailed
 from .catalog import FOLDER, MACROS, Kernel
 from .geometry import Launch
 
+_RETAINED: list[Any] = []  # primary contexts, which live as long as the process
+
 
 class Device:
     """One device with its primary context current: compiles, and launches.
@@ -113,6 +115,8 @@ def open_device(gpu: str | None = None) -> Iterator[Device]:
         raise DeviceUnavailable("there is no CUDA device", expected="one or more", found=0)
     device = driver.Device(0)
     context = device.retain_primary_context()
+    # PyCUDA would release it as it destroys its own contexts, and leave it on the driver's stack.
+    _RETAINED.append(context)
     context.push()
     try:
         yield Device(driver, device, emulated=emulated)

@@ -3,9 +3,9 @@
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device():
-    """Open for the whole session: the context stays current, as PyCUDA wants it."""
+    """Closed again before other modules' tests, some of which reset the device."""
     pytest.importorskip("pycuda", reason="PyCUDA is not installed: make test builds it")
     from colibri_lab.kernels.device import open_device
 
