@@ -16,6 +16,12 @@ from . import bandwidth, counters
 from .environment import describe, usable_cores
 
 Status = Literal["ok", "missing", "limited"]
+COMPILERS = {
+    "g++": ("without clang++ too, CUDA cannot be emulated", "apt install g++"),
+    "clang++": ("none where g++ is there", "apt install clang"),
+    "nvcc": ("registers and spills of the kernels cannot be told",
+             "pip install 'colibri-lab[nvcc]'; it needs no GPU"),
+}  # fmt: skip
 HUGE_PAGES = Path("/sys/kernel/mm")
 
 
@@ -166,16 +172,18 @@ def _gpu() -> Finding:
         return Finding("GPU", "ok", f"{name} ({driver or 'driver library not found'})", data=name)
     return Finding(
         "GPU", "missing", "no NVIDIA driver" if not driver else "a driver, but no GPU answers",
-        "none so far: every command of this version runs on the CPU", data=None,
+        "CUDA kernels run on an emulated device: checked and counted, not timed",
+        "a machine with an NVIDIA GPU; docs/cuda-without-a-gpu.md says what works without", None,
     )  # fmt: skip
 
 
 def _compilers() -> Iterator[Finding]:
-    for tool in ("g++", "clang++", "nvcc"):
+    for tool, (cost, remedy) in COMPILERS.items():
         version = _first_line([shutil.which(tool), "--version"])
-        status: Status = "ok" if version else "missing"
-        cost = "" if version else "none so far: nothing is compiled by this version"
-        yield Finding(f"compiler {tool}", status, version or "not found", cost)
+        if version:
+            yield Finding(f"compiler {tool}", "ok", version)
+        else:
+            yield Finding(f"compiler {tool}", "missing", "not found", cost, remedy)
 
 
 def _packages() -> Iterator[Finding]:
@@ -184,6 +192,8 @@ def _packages() -> Iterator[Finding]:
         "matplotlib": ("report", "no figures and no report"),
         "jupyterlab": ("lab", "the notebooks cannot be opened"),
         "ipywidgets": ("lab", "the notebooks have no controls"),
+        "numba": ("fast", "long replays take minutes in place of seconds"),
+        "pycuda": ("gpu", "no CUDA kernel runs; without a GPU: make pycuda"),
     }
     for package, (extra, cost) in extras.items():
         if importlib.util.find_spec(package):
