@@ -33,6 +33,11 @@ class Budget:
             )
         object.__setattr__(self, "amount", int(given))  # of NumPy's it would overflow
 
+    @classmethod
+    def of(cls, given: Budget | int) -> Budget:
+        """A budget as it is; a number is bytes."""
+        return given if isinstance(given, Budget) else cls(given)
+
     def weights(self, calls: Batches) -> list[int]:
         """[L * E] what each expert takes of the room."""
         return [1] * len(calls.key_bytes) if self.in_slots else calls.key_bytes.tolist()

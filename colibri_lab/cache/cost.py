@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from ..errors import InputError, TraceError
 from .budget import DEMAND, Budget, Rules, check_rules
 from .calls import Batches
-from .loop import Ahead, Pool, Step, steps
+from .loop import Pool, Step
 from .policies import LRU
-from .predictors import make_predictor
-from .replay import pools
+from .replay import steps_of
 
 MOST_S = 86_400.0  # of a latency, or of one layer: a day; beyond are slips, and sums that overflow
 LEAST_GBPS = 1e-12  # a byte in a quarter of an hour
@@ -174,21 +173,20 @@ def token_times(
 ) -> TokenTimes:
     """Replay, and add up each decode token's layers.
 
-    A token is what `Batches.tokens` takes as one. Reading waits
-    for the router and computing for reading, but for guesses that are read ahead: they have one
-    layer's time, and are not cancelled. What the CPU computes is cached as if it had been moved.
+    A token is what `Batches.tokens` takes as one. Reading waits for the router and computing for
+    reading, but for guesses that are read ahead: they have one layer's time, and are not cancelled.
+    What the CPU computes is cached as if it had been moved.
     Raises TraceError where the trace has no decode.
     """
-    room = budget if isinstance(budget, Budget) else Budget(budget)
+    room = Budget.of(budget)
     check_rules(calls, room, rules)
-    ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
     tokens = calls.tokens().tolist()
     count = max(tokens, default=-1) + 1
     if not count:
         raise TraceError("the trace has no decode tokens", expected="one or more", found=0)
     clock = _Clock(costs, sizes, Pool(LRU(), sizes, costs.host_bytes), [0.0] * count, [0.0] * count)
-    replayed = steps(calls, pools(calls, policy, room, rules), ahead)
+    replayed = steps_of(calls, policy, room, rules)
     for step, token in zip(replayed, tokens, strict=True):
         clock.add(step, token)
     return TokenTimes(

@@ -124,7 +124,7 @@ def steps(calls: Batches, pools: Sequence[Pool], ahead: Ahead | None = None) -> 
         read: list[int] = []
         gone: list[int] = []
         if ahead and decode:
-            guessed = _guess(ahead, layer, last_used, calls.num_experts)
+            guessed = _guess(ahead, layer, _experts(last_used, calls), calls.num_experts)
             read, gone = pool.read_ahead(guessed)
         found_ahead = [key for key in used if key in pool.ahead]
         stayed = pool.pinned & pool.resident - pool.ahead if pool.pinned else frozenset()
@@ -143,7 +143,6 @@ def _experts(keys: Sequence[int], calls: Batches) -> list[int]:
     return [key % calls.num_experts for key in keys]
 
 
-def _guess(ahead: Ahead, layer: int, last_used: Sequence[int], num_experts: int) -> list[int]:
-    before = [key % num_experts for key in last_used]
+def _guess(ahead: Ahead, layer: int, before: list[int], num_experts: int) -> list[int]:
     guesses = ahead.predictor.predict(layer, before)[: ahead.depth]
     return [layer * num_experts + expert for expert in guesses]

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from .budget import Budget, Rules, check_rules
 from .calls import Batches
 from .cost import Costs
-from .loop import Ahead, steps
-from .predictors import make_predictor
-from .replay import pools
+from .replay import steps_of
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,11 @@ def score_prefetch(
 
     depth : guesses a layer.   budget, policy : of the cache that holds what is read.
     """
-    room = budget if isinstance(budget, Budget) else Budget(budget)
-    check_rules(calls, room, Rules(predictor=predictor or "none", depth=depth))
+    room, rules = Budget.of(budget), Rules(predictor=predictor or "none", depth=depth)
+    check_rules(calls, room, rules)
     sizes = calls.key_bytes.tolist()
     guessed = right = needed = read = useful = hits = in_time = 0
-    ahead = Ahead(make_predictor(predictor, calls), depth)
-    for step in steps(calls, pools(calls, policy, room), ahead):
+    for step in steps_of(calls, policy, room, rules):
         if step.decode:
             guessed += len(step.guessed)
             right += len(set(step.guessed) & set(step.used))

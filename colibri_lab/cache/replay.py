@@ -6,7 +6,7 @@ no policy reads less than the optimum, and none holds more than it may.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -16,7 +16,7 @@ from .bound import area_misses, shrunk, without
 from .budget import DEMAND, Budget, Rules, check_rules, most_bytes
 from .calls import Batches, batches
 from .catalog import POLICIES, make_policy
-from .loop import Ahead, Pool, steps
+from .loop import Ahead, Pool, Step, steps
 from .optimum import Optimum
 from .policies import Policy
 from .predictors import make_predictor
@@ -96,7 +96,7 @@ def replay(
             make_policy(name)  # raises, with the known ones
     results = []
     for given in budgets:
-        budget = given if isinstance(given, Budget) else Budget(given)
+        budget = Budget.of(given)
         check_rules(calls, budget, rules)
         results += _at_budget(calls, policies, budget, rules)
     return results
@@ -138,6 +138,12 @@ def pools(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> l
     ]
 
 
+def steps_of(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Iterator[Step]:
+    """The plain loop, batch after batch, of a policy by name."""
+    ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
+    return steps(calls, pools(calls, name, budget, rules), ahead)
+
+
 def run(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Counts:
     """Replay once by name: compiled where that is worth its while, with the same counts."""
     simple = rules == DEMAND and not budget.per_layer and (not budget.in_slots or calls.equal_sizes)
@@ -148,11 +154,9 @@ def run(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Cou
 
 def run_plain(calls: Batches, name: str, budget: Budget, rules: Rules = DEMAND) -> Counts:
     """Replay once by name in the plain loop."""
-    cache = pools(calls, name, budget, rules)
-    ahead = Ahead(make_predictor(rules.predictor, calls), rules.depth) if rules.predictor else None
     sizes = calls.key_bytes.tolist()
     counts = Counts([0, 0], [0, 0])
-    for step in steps(calls, cache, ahead):
+    for step in steps_of(calls, name, budget, rules):
         counts.lookups[step.decode] += len(step.used)
         counts.hits[step.decode] += len(step.used) - len(step.missed)
         counts.pin_hits += len(step.pinned)

@@ -68,13 +68,18 @@ def verdict(trace: RoutingTrace, budget_bytes: int, costs: Costs, current: str =
     results = replay(calls, [*names, OPTIMUM], [budget_bytes])
     by_name = {result.policy: result for result in results}
     cliff = cliff_bytes(calls)
-    guess = _best_guess(calls, trace.top_k, budget_bytes, costs, current)
-    changes = _changes(calls, by_name, budget_bytes, costs, current, guess)
+    guess, with_it = _best_guess(calls, trace.top_k, budget_bytes, costs, current)
+    changes = [
+        _change(f"{current} as it is", token_times(calls, current, budget_bytes, costs)),
+        *_tried(calls, by_name, budget_bytes, costs, current),
+        _change(f"reading ahead by {guess.predictor}", with_it),
+    ]
+    changes[1:] = sorted(changes[1:], key=lambda change: change.mean_s)
     sentences = [
         _where(by_name, budget_bytes, current, cliff),
         _fault(by_name, current),
         _on_pins(_pins(calls, budget_bytes)),
-        _on_prefetch(guess, changes),
+        _on_prefetch(guess, changes[0].mean_s, with_it.mean_s),
         _first(changes),
         _limits(trace, calls),
     ]
@@ -183,21 +188,17 @@ def _on_pins(pins: PinGain | None) -> str:
 
 def _best_guess(
     calls: Batches, top_k: int, budget: int, costs: Costs, current: str
-) -> PrefetchResult:
+) -> tuple[PrefetchResult, TokenTimes]:
     """Of the predictors the one that makes tokens fastest, with top-k guesses a layer."""
-
-    def seconds(name: str) -> float:
-        rules = Rules(predictor=name, depth=top_k)
-        return token_times(calls, current, budget, costs, rules).mean_s
-
-    return score_prefetch(
-        calls, min(known_predictors(calls), key=seconds), top_k, budget, costs, current
-    )
+    times = {
+        name: token_times(calls, current, budget, costs, Rules(predictor=name, depth=top_k))
+        for name in known_predictors(calls)
+    }
+    best = min(times, key=lambda name: times[name].mean_s)
+    return score_prefetch(calls, best, top_k, budget, costs, current), times[best]
 
 
-def _on_prefetch(guess: PrefetchResult, changes: Sequence[Change]) -> str:
-    now = changes[0].mean_s
-    after = next(each.mean_s for each in changes if each.name == _reading_ahead(guess))
+def _on_prefetch(guess: PrefetchResult, now: float, after: float) -> str:
     facts = (
         f"a token takes {now:.3g} s without and {after:.3g} s with {guess.predictor} and "
         f"{guess.depth} guesses a layer, {guess.accuracy:.0%} of them right; of what it reads "
@@ -213,29 +214,17 @@ def _share(part: int, rest: int) -> float:
     return part / (part + rest) if part + rest else 0.0
 
 
-def _reading_ahead(guess: PrefetchResult) -> str:
-    return f"reading ahead by {guess.predictor}"
-
-
-def _changes(
-    calls: Batches,
-    by_name: dict[str, Replay],
-    budget: int,
-    costs: Costs,
-    current: str,
-    guess: PrefetchResult,
+def _tried(
+    calls: Batches, by_name: dict[str, Replay], budget: int, costs: Costs, current: str
 ) -> list[Change]:
-    others = {name: result for name, result in by_name.items() if name != current}
-    best = _best(others).policy
-    rules = Rules(predictor=guess.predictor, depth=guess.depth)
-    tried = {
-        f"{best} in place of {current}": token_times(calls, best, budget, costs),
-        f"twice the memory under {current}": token_times(calls, current, 2 * budget, costs),
-        _reading_ahead(guess): token_times(calls, current, budget, costs, rules),
-    }
-    as_it_is = _change(f"{current} as it is", token_times(calls, current, budget, costs))
-    changes = [_change(name, times) for name, times in tried.items()]
-    return [as_it_is, *sorted(changes, key=lambda change: change.mean_s)]
+    """Another policy, and more memory."""
+    best = _best({name: each for name, each in by_name.items() if name != current}).policy
+    return [
+        _change(f"{best} in place of {current}", token_times(calls, best, budget, costs)),
+        _change(
+            f"twice the memory under {current}", token_times(calls, current, 2 * budget, costs)
+        ),
+    ]
 
 
 def _change(name: str, times: TokenTimes) -> Change:
