@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,7 @@ def time_kernels(device: Device, gbps: float, clock: Clock) -> Iterator[Timed]:
                 arguments = [on_device(device.driver, v) for v in case.arguments.values()]
                 function = device.function(kernel, dtype)
                 launch = kernel.launch(case, device.capability)
-                ms = by_events(device)(
-                    lambda: function(*arguments, grid=launch.grid, block=launch.block)  # noqa: B023
-                )
+                ms = by_events(device)(partial(device.queue, function, launch, arguments))
                 products = 2 if kernel.name == "fused_swiglu" else 1
                 peer_ms = peer * products if peer is not None else None
                 floor_ms = case.least_bytes / gbps / 1e6

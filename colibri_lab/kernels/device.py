@@ -54,12 +54,16 @@ class Device:
                 hint="the compiler's words name file and line",
             ) from error
 
+    def queue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+        """Queue one launch; nothing where the grid is empty.   arguments : as PyCUDA takes them."""
+        if not launch.is_empty:
+            with own_errors(self.driver):
+                function(*arguments, grid=launch.grid, block=launch.block, shared=launch.shared)
+
     def launch(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
-        """Run and wait; nothing where the grid is empty.   arguments : as PyCUDA takes them."""
-        if launch.is_empty:
-            return
+        """Run one launch and wait for it."""
+        self.queue(function, launch, arguments)
         with own_errors(self.driver):
-            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.shared)
             self.driver.Context.synchronize()
 
 

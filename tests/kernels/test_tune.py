@@ -29,7 +29,7 @@ class Fake:
     def function(self, kernel, dtype):
         return kernel.entry
 
-    def launch(self, function, launch, arguments):
+    def queue(self, function, launch, arguments):
         if launch.block[0] > self.most:
             raise WorkFailed("the driver refused a call")
         self.block = launch.block[0]
