@@ -31,10 +31,10 @@ import numpy as np
 from colibri_lab.atomic import atomic_writer
 from colibri_lab.kernels import CATALOG, Kernel, find
 from colibri_lab.kernels.case import Case, unwritten
-from colibri_lab.kernels.cases import operands
 from colibri_lab.kernels.catalog import DTYPES
 from colibri_lab.kernels.check import check
 from colibri_lab.kernels.device import Device, on_device, open_device
+from colibri_lab.kernels.expert_cases import operands
 from colibri_lab.kernels.tune import by_events
 
 OUT = Path(__file__).parents[1] / "docs" / "gpu-results"

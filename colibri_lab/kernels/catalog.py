@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from . import cases, geometry, twins
+from . import cases, expert_cases, geometry, twins
 from .case import Case
 from .geometry import Geometry, Launch, Sizes, threads_of
 
@@ -75,7 +75,7 @@ class Kernel:
 
 
 def _kernels() -> Iterator[Kernel]:
-    g, c, t = geometry, cases, twins
+    g, c, e, t = geometry, cases, expert_cases, twins
     shape: Geometry
     for variant, shape in (
         ("naive", g.route_topk_naive), ("warp", g.route_topk_warp), ("block", g.route_topk_block),
@@ -96,40 +96,40 @@ def _kernels() -> Iterator[Kernel]:
             getattr(g, entry),
         )  # fmt: skip
     yield Kernel(
-        "expert_gemm", "naive", "expert_gemm", t.expert_gemm, SUMS, c.expert_gemm,
+        "expert_gemm", "naive", "expert_gemm", t.expert_gemm, SUMS, e.expert_gemm,
         g.outputs_by_row("outer"), "y",
     )  # fmt: skip
     yield Kernel(
-        "expert_gemm", "tiled", "expert_gemm", t.expert_gemm, SUMS, c.expert_gemm,
+        "expert_gemm", "tiled", "expert_gemm", t.expert_gemm, SUMS, e.expert_gemm,
         g.tiles("outer"), "y",
     )  # fmt: skip
     yield Kernel(
         "expert_gemm", "wmma", "expert_gemm", t.expert_gemm, {"float16": SUMS["float16"]},
-        c.expert_gemm_wmma, g.tiles("outer", 16, (32, 1, 1)), "y",
+        e.expert_gemm_wmma, g.tiles("outer", 16, (32, 1, 1)), "y",
     )  # fmt: skip
-    yield Kernel("silu_mul", "", "swiglu", t.silu_mul, SUMS, c.silu_mul, g.silu_mul)
+    yield Kernel("silu_mul", "", "swiglu", t.silu_mul, SUMS, e.silu_mul, g.silu_mul)
     for variant, shape in (
         ("naive", g.outputs_by_row("intermediate_size")), ("tiled", g.tiles("intermediate_size")),
     ):  # fmt: skip
         yield Kernel(
-            "fused_swiglu", variant, "swiglu", t.fused_swiglu, SUMS, c.fused_swiglu, shape, "h"
+            "fused_swiglu", variant, "swiglu", t.fused_swiglu, SUMS, e.fused_swiglu, shape, "h"
         )
     yield Kernel(
         "fused_expert", "", "fused_expert", t.fused_expert,
-        dict.fromkeys(DTYPES, SUMS["float32"]), c.fused_expert,
+        dict.fromkeys(DTYPES, SUMS["float32"]), e.fused_expert,
         g.tiles("intermediate_size"), "y",
     )  # fmt: skip
     f32 = dict.fromkeys(DTYPES, SUMS["float32"])
     yield Kernel(
-        "aggregate", "atomic", "aggregate", t.aggregate_atomic, f32, c.aggregate_atomic,
+        "aggregate", "atomic", "aggregate", t.aggregate_atomic, f32, e.aggregate_atomic,
         g.columns_by_row, "y",
     )  # fmt: skip
     yield Kernel(
-        "aggregate", "gather", "aggregate", t.aggregate_gather, f32, c.aggregate_gather,
+        "aggregate", "gather", "aggregate", t.aggregate_gather, f32, e.aggregate_gather,
         g.columns_by_row, "output",
     )  # fmt: skip
     yield Kernel(
-        "aggregate_invert", "", "aggregate", t.aggregate_invert, WHOLE, c.aggregate_invert, g.rows,
+        "aggregate_invert", "", "aggregate", t.aggregate_invert, WHOLE, e.aggregate_invert, g.rows,
         "sorted_token_ids",
     )  # fmt: skip
     yield Kernel("seq_offsets", "", "input", t.seq_offsets, WHOLE, c.seq_offsets, g.one_block)
